@@ -1,0 +1,29 @@
+"""Token vectors."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from candi.types import Hidden, Table, Tokens
+
+
+class Codebook(nn.Module):
+    """W [V, D] and the vector b of an empty position. Both are L2-normalised at use, so only directions are learned."""
+
+    def __init__(self, vocab_size: int, width: int) -> None:
+        super().__init__()
+        self.vocab_size, self.width = vocab_size, width
+        self.weight = nn.Parameter(torch.randn(vocab_size, width) / width**0.5)
+        self.empty = nn.Parameter(torch.randn(width) / width**0.5)
+
+    def rows(self) -> Table:
+        """All unit vectors w_v."""
+        return F.normalize(self.weight, dim=-1)
+
+    def lookup(self, tokens: Tokens) -> Hidden:
+        """w_x. The raw rows are gathered before they are normalised: no second copy of the table."""
+        return F.normalize(F.embedding(tokens, self.weight), dim=-1)
+
+    def blank(self) -> Tensor:
+        """b [D]."""
+        return F.normalize(self.empty, dim=-1)

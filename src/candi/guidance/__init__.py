@@ -1,0 +1,5 @@
+"""Modifiers of a denoiser: each takes one and returns one."""
+
+from candi.guidance.temperature import tempered
+
+__all__ = ["tempered"]

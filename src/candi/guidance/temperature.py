@@ -1,0 +1,19 @@
+"""Sharper or flatter predictions."""
+
+from candi.errors import UserError
+from candi.nets.prediction import Prediction
+from candi.sampling.walk import Denoise
+from candi.state import State
+
+
+def tempered(denoise: Denoise, temperature: float) -> Denoise:
+    """p^(1/temperature), normalised: logits divided by the temperature, in the draw and in the mean alike."""
+    if not 0 < temperature < float("inf"):
+        raise UserError(f"The temperature must be above 0, not {temperature}; try 0.1 for nearly greedy samples.")
+    if temperature == 1:
+        return denoise
+
+    def denoise_tempered(state: State) -> Prediction:
+        return denoise(state).map(lambda logits: logits / temperature)
+
+    return denoise_tempered

@@ -1,0 +1,1 @@
+"""Corruption and its reversal as pure functions, one equation each."""

@@ -1,0 +1,22 @@
+"""Masking: a position is either clean or corrupted, and once corrupted it stays so as t grows."""
+
+from torch import Tensor
+
+from candi.rng import Rng
+from candi.types import Mask, Times
+
+
+def keep(alpha_t: Times, shape: tuple[int, int], rng: Rng) -> Mask:
+    """known ~ Bernoulli(alpha_t), independently at each position."""
+    return rng.uniform(*shape) < alpha_t[:, None]
+
+
+def reveal(known: Mask, alpha_t: Times, alpha_s: Times, rng: Rng) -> Mask:
+    """Unknown positions that become known between t and s < t, each with chance (alpha_s - alpha_t)/(1 - alpha_t)."""
+    chance = (alpha_s - alpha_t) / (1 - alpha_t)
+    return ~known & (rng.uniform(*known.shape) < chance[:, None])
+
+
+def weight(alpha_t: Times, slope: Times) -> Tensor:
+    """-alpha'(t)/(1 - alpha(t)), the weight of a corrupted position in the loss: 1/t for linear alpha. [B, 1]"""
+    return (-slope / (1 - alpha_t))[:, None]

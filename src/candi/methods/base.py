@@ -1,0 +1,66 @@
+"""What a method is: the arrows between tokens, states and predictions."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+from torch import nn
+
+from candi.codebook import Codebook
+from candi.nets.prediction import Prediction
+from candi.rng import Rng
+from candi.state import State
+from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+
+
+class Method(nn.Module, ABC):
+    """Abstract or final, nothing in between. Trunk, training, sampling and evaluation never ask which one they hold."""
+
+    bound: ClassVar[bool]  # is E[loss] >= -log p(x0)?
+    causal: ClassVar[bool] = False  # may a position look only to its left?
+    timed: ClassVar[bool] = True  # is the trunk told the time?
+    options: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # keywords of `step` and the values they take
+
+    def __init__(self, codebook: Codebook) -> None:
+        super().__init__()
+        self.codebook = codebook
+
+    @abstractmethod
+    def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
+        """z_t ~ q(z_t | x0)."""
+
+    @abstractmethod
+    def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
+        """z_1, with the prompt x0[known] in place."""
+
+    @abstractmethod
+    def embed(self, state: State) -> Hidden:
+        """What the trunk sees: the only place where methods differ in it."""
+
+    @abstractmethod
+    def clock(self, state: State) -> Times:
+        """What the trunk is told of the time."""
+
+    @abstractmethod
+    def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
+        """Nats at each position, such that the mean over t and positions is the objective."""
+
+    @abstractmethod
+    def step(self, state: State, prediction: Prediction, s: Times, rng: Rng) -> State:
+        """z_s from z_t and p(x0 | z_t), s < t. Known tokens are never changed. `options` are further keywords."""
+
+    @abstractmethod
+    def log_likelihood(self, state: State) -> LogProbs:
+        """log q(z_t^i | x0^i = v) for every v, up to a constant in v."""
+
+    @abstractmethod
+    def decode(self, state: State) -> Tokens:
+        """The tokens of a state; where they are not known yet, what the state looks like."""
+
+
+class MethodSettings(Protocol):
+    """The plain values that describe a method in a configuration, and how to build it from them."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def build(self, codebook: Codebook) -> Method: ...

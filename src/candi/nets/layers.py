@@ -1,0 +1,90 @@
+"""The parts of a diffusion transformer."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from candi.types import Hidden, Times
+
+
+class Clock(nn.Module):
+    """A number per sequence (-log alpha, 0 to 7) as a conditioning vector [B, C]: sines of it, then two layers."""
+
+    frequencies: Tensor
+
+    def __init__(self, conditioning: int, waves: int = 64) -> None:
+        super().__init__()
+        spread = torch.linspace(math.log(0.25), math.log(64.0), waves)  # periods from 25 down to 0.1
+        self.register_buffer("frequencies", spread.exp(), persistent=False)
+        self.mlp = nn.Sequential(
+            nn.Linear(2 * waves, conditioning), nn.SiLU(), nn.Linear(conditioning, conditioning)
+        )
+
+    def forward(self, clock: Times) -> Float[Tensor, "B C"]:
+        angle = clock[:, None] * self.frequencies
+        conditioning: Tensor = self.mlp(torch.cat([angle.cos(), angle.sin()], dim=-1).to(clock.dtype))
+        return conditioning
+
+
+def modulate(
+    hidden: Hidden, shift: Float[Tensor, "B 1 D"], scale: Float[Tensor, "B 1 D"]
+) -> Hidden:
+    """adaLN: norm(h) (1 + scale) + shift."""
+    return F.layer_norm(hidden, hidden.shape[-1:]) * (1 + scale) + shift
+
+
+def rotary(length: int, dim: int, device: torch.device) -> Float[Tensor, "2 L half"]:
+    """cos and sin of position * 10000^(-2i/dim)."""
+    inverse = 10_000.0 ** (-torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim)
+    angle = torch.arange(length, device=device, dtype=torch.float32)[:, None] * inverse
+    return torch.stack([angle.cos(), angle.sin()])
+
+
+def rotate(x: Float[Tensor, "B H L E"], angles: Float[Tensor, "2 L half"]) -> Float[Tensor, "B H L E"]:
+    """Turn each pair (x_i, x_{i + E/2}) by its position's angle, so that q.k depends on distance alone."""
+    cos, sin = angles.to(x.dtype)
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int, causal: bool) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def forward(self, hidden: Hidden, angles: Float[Tensor, "2 L half"]) -> Hidden:
+        batch, length, width = hidden.shape
+        q, k, v = self.qkv(hidden).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(
+            rotate(q, angles), rotate(k, angles), v, is_causal=self.causal
+        )
+        out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return out
+
+
+class Block(nn.Module):
+    """h + gate * attention(adaLN h), then h + gate * mlp(adaLN h). Gates start at zero: the block starts as identity."""
+
+    def __init__(self, width: int, heads: int, conditioning: int, dropout: float, causal: bool) -> None:
+        super().__init__()
+        self.attention = Attention(width, heads, causal)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width)
+        )
+        self.adaptive = nn.Linear(conditioning, 6 * width)
+        nn.init.zeros_(self.adaptive.weight)
+        nn.init.zeros_(self.adaptive.bias)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, hidden: Hidden, conditioning: Float[Tensor, "B C"], angles: Float[Tensor, "2 L half"]
+    ) -> Hidden:
+        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.adaptive(conditioning)[:, None].chunk(6, dim=-1)
+        attended = self.attention(modulate(hidden, shift_a, scale_a), angles)
+        hidden = hidden + gate_a * self.dropout(attended)
+        return hidden + gate_m * self.dropout(self.mlp(modulate(hidden, shift_m, scale_m)))

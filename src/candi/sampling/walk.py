@@ -1,0 +1,46 @@
+"""The sampling loop."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from candi.errors import UserError, unknown
+from candi.methods.base import Method
+from candi.nets.prediction import Prediction
+from candi.rng import Rng
+from candi.state import State
+from candi.types import Times
+
+Denoise = Callable[[State], Prediction]
+Step = Callable[[State, Prediction, Times, Rng], State]
+
+
+def times(steps: int) -> Float[Tensor, "steps_and_one"]:
+    """1 = t_0 > ... > t_steps = 0, evenly spaced. One network evaluation each, none after the last."""
+    if steps < 1:
+        raise UserError(f"Sampling takes at least 1 step, not {steps}.")
+    return torch.linspace(1, 0, steps + 1, dtype=torch.float64)
+
+
+def stepper(method: Method, **options: str | None) -> Step:
+    """The method's step with the options that were given (those that are None keep their default)."""
+    given = {name: value for name, value in options.items() if value is not None}
+    kind = type(method).__name__
+    for name, value in given.items():
+        if name not in method.options:
+            takes = ", ".join(method.options) or "none"
+            raise UserError(f"{kind} has no sampling option {name!r}; it takes: {takes}.")
+        if value not in method.options[name]:
+            raise unknown(name, value, method.options[name])
+    return partial(method.step, **given)
+
+
+def walk(denoise: Denoise, step: Step, state: State, times: Float[Tensor, "T"], rng: Rng) -> Iterator[State]:
+    """z_1, ..., z_0: every state on the way, the given one first."""
+    yield state
+    for s in times[1:]:
+        state = step(state, denoise(state), s.to(state.t).expand_as(state.t), rng)
+        yield state

@@ -1,0 +1,165 @@
+"""Where Gaussian noise lives.
+
+`onehot` and `projected` are the same law: noise on the one-hot vector in R^V, seen by the network through W.
+`onehot` holds the V-sized vector; `projected` only its image y = W^T x~ in R^D, because W^T eps ~ N(0, W^T W).
+`embedding` adds isotropic noise to the token vectors themselves.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from candi.codebook import Codebook
+from candi.nets.prediction import Prediction
+from candi.rng import Rng
+from candi.types import Hidden, LogProbs, Times, Tokens, Values
+
+
+class Space(ABC):
+    def __init__(self, codebook: Codebook) -> None:
+        self.codebook = codebook
+
+    @property
+    @abstractmethod
+    def power(self) -> float:
+        """E|noise|^2 as the network sees it, at unit sigma."""
+
+    @abstractmethod
+    def point(self, tokens: Tokens) -> Values:
+        """The noiseless place of each token."""
+
+    @abstractmethod
+    def noise(self, shape: tuple[int, int], rng: Rng) -> Values:
+        """Noise of unit sigma for [B, L] positions."""
+
+    @abstractmethod
+    def hidden(self, values: Values) -> Hidden:
+        """What the network sees of the values: y [B, L, D]."""
+
+    @abstractmethod
+    def expect(self, prediction: Prediction) -> Values:
+        """E[point(x0)] under the prediction; zero at positions that are not open."""
+
+    @abstractmethod
+    def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
+        """log q(values | x0 = v) for every v, up to a constant in v."""
+
+    def nearest(self, values: Values) -> Tokens:
+        """The token whose vector has the largest product with the value: what the noise looks like just now."""
+        return (self.hidden(values) @ self.codebook.rows().T).argmax(-1)
+
+
+class OneHot(Space):
+    """x~ = onehot(x) + sigma eps in R^V, held explicitly. The reference; for small V."""
+
+    @property
+    def power(self) -> float:
+        return float(self.codebook.vocab_size)  # E|W^T eps|^2 = tr(W^T W) = V, rows being unit vectors
+
+    def point(self, tokens: Tokens) -> Values:
+        return F.one_hot(tokens, self.codebook.vocab_size).to(self.codebook.weight.dtype)
+
+    def noise(self, shape: tuple[int, int], rng: Rng) -> Values:
+        return rng.normal(*shape, self.codebook.vocab_size, dtype=self.codebook.weight.dtype)
+
+    def hidden(self, values: Values) -> Hidden:
+        with _full_precision(values):
+            return values @ self.codebook.rows()
+
+    def expect(self, prediction: Prediction) -> Values:
+        return prediction.log_probs().exp()
+
+    def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
+        return values / sigma_t.square()[:, None, None]  # -|x~ - e_v|^2 / 2 = x~_v + terms without v
+
+    def nearest(self, values: Values) -> Tokens:
+        return values.argmax(-1)
+
+
+class Projected(Space):
+    """y = w_x + sigma C z with C = chol(W^T W): the image of one-hot noise, with no tensor of size V."""
+
+    @property
+    def power(self) -> float:
+        return float(self.codebook.vocab_size)
+
+    def point(self, tokens: Tokens) -> Values:
+        return self.codebook.lookup(tokens)
+
+    def noise(self, shape: tuple[int, int], rng: Rng) -> Values:
+        weight = self.codebook.weight
+        with _full_precision(weight):
+            if self.codebook.vocab_size <= self.codebook.width:
+                # W^T W is singular here, and eps in R^V is the smaller of the two
+                return rng.normal(*shape, self.codebook.vocab_size, dtype=weight.dtype) @ self.codebook.rows()
+            return rng.normal(*shape, self.codebook.width, dtype=weight.dtype) @ self._factor().T
+
+    def hidden(self, values: Values) -> Hidden:
+        return values
+
+    def expect(self, prediction: Prediction) -> Values:
+        return prediction.mean(self.codebook.rows())
+
+    def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
+        # -(y - w_v)^T G^+ (y - w_v) / 2 = y G^+ w_v - w_v G^+ w_v / 2 + a term without v, G = W^T W
+        rows = self.codebook.rows()
+        whitened = rows @ torch.linalg.pinv(rows.T @ rows, hermitian=True)
+        fit = values @ whitened.T - (whitened * rows).sum(-1) / 2
+        return fit / sigma_t.square()[:, None, None]
+
+    def _factor(self) -> Tensor:
+        """C, with C C^T = W^T W."""
+        gram = _gram(self.codebook.weight)
+        # one part in a million of the mean eigenvalue keeps float32 Cholesky safe
+        jitter = 1e-6 * gram.diagonal().mean().detach()
+        factor: Tensor = torch.linalg.cholesky(gram + jitter * torch.eye(len(gram), device=gram.device, dtype=gram.dtype))
+        return factor
+
+
+class Embedding(Space):
+    """y = w_x + sigma z with isotropic z: rank degradation means the same at any V."""
+
+    @property
+    def power(self) -> float:
+        return float(self.codebook.width)
+
+    def point(self, tokens: Tokens) -> Values:
+        return self.codebook.lookup(tokens)
+
+    def noise(self, shape: tuple[int, int], rng: Rng) -> Values:
+        return rng.normal(*shape, self.codebook.width, dtype=self.codebook.weight.dtype)
+
+    def hidden(self, values: Values) -> Hidden:
+        return values
+
+    def expect(self, prediction: Prediction) -> Values:
+        return prediction.mean(self.codebook.rows())
+
+    def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
+        return values @ self.codebook.rows().T / sigma_t.square()[:, None, None]  # unit rows: |w_v|^2 drops out
+
+
+SPACES: Mapping[str, type[Space]] = {"onehot": OneHot, "projected": Projected, "embedding": Embedding}
+
+
+def _full_precision(like: Tensor) -> torch.autocast:
+    """Noise keeps the precision of the parameters, also inside bf16 autocast."""
+    return torch.autocast(like.device.type, enabled=False)
+
+
+def _gram(weight: Tensor) -> Tensor:
+    """W^T W [D, D] of the normalised rows, a few thousand rows at a time and recomputed in the backward pass,
+    so that no second table of V rows is held."""
+
+    def of_rows(part: Tensor) -> Tensor:
+        unit = F.normalize(part, dim=-1)
+        return unit.T @ unit
+
+    parts = [
+        checkpoint(of_rows, part, use_reentrant=False, preserve_rng_state=False) for part in weight.split(4096)
+    ]
+    return torch.stack(parts).sum(0)

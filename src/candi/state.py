@@ -1,0 +1,19 @@
+"""The noisy sequence z_t."""
+
+from dataclasses import dataclass
+
+from candi.types import Mask, Times, Tokens, Values
+
+
+@dataclass(frozen=True)
+class State:
+    """z_t, a batch of sequences somewhere between data (t = 0) and noise (t = 1).
+
+    `known` marks positions that hold their final token: the prompt, and what has been revealed (the paper's M_t).
+    `tokens` is only meaningful where `known`, unless the method is discrete; `values` only where not.
+    """
+
+    t: Times
+    known: Mask
+    tokens: Tokens
+    values: Values | None = None

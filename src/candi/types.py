@@ -1,0 +1,16 @@
+"""Shape aliases. B sequences, L positions, V tokens, D hidden width, K dimensions of a noise space."""
+
+from typing import TypeAlias
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Times: TypeAlias = Float[Tensor, "B"]
+Tokens: TypeAlias = Int[Tensor, "B L"]
+Mask: TypeAlias = Bool[Tensor, "B L"]
+PerToken: TypeAlias = Float[Tensor, "B L"]
+Hidden: TypeAlias = Float[Tensor, "B L D"]
+Values: TypeAlias = Float[Tensor, "B L K"]
+LogProbs: TypeAlias = Float[Tensor, "B L V"]
+Table: TypeAlias = Float[Tensor, "V D"]
+Rows: TypeAlias = Float[Tensor, "N V"]
