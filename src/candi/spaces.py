@@ -33,7 +33,7 @@ class Space(ABC):
         """The noiseless place of each token."""
 
     @abstractmethod
-    def noise(self, shape: tuple[int, int], rng: Rng) -> Values:
+    def noise(self, shape: torch.Size, rng: Rng) -> Values:
         """Noise of unit sigma for [B, L] positions."""
 
     @abstractmethod
@@ -63,7 +63,7 @@ class OneHot(Space):
     def point(self, tokens: Tokens) -> Values:
         return F.one_hot(tokens, self.codebook.vocab_size).to(self.codebook.weight.dtype)
 
-    def noise(self, shape: tuple[int, int], rng: Rng) -> Values:
+    def noise(self, shape: torch.Size, rng: Rng) -> Values:
         return rng.normal(*shape, self.codebook.vocab_size, dtype=self.codebook.weight.dtype)
 
     def hidden(self, values: Values) -> Hidden:
@@ -90,7 +90,7 @@ class Projected(Space):
     def point(self, tokens: Tokens) -> Values:
         return self.codebook.lookup(tokens)
 
-    def noise(self, shape: tuple[int, int], rng: Rng) -> Values:
+    def noise(self, shape: torch.Size, rng: Rng) -> Values:
         weight = self.codebook.weight
         with _full_precision(weight):
             if self.codebook.vocab_size <= self.codebook.width:
@@ -116,8 +116,7 @@ class Projected(Space):
         gram = _gram(self.codebook.weight)
         # one part in a million of the mean eigenvalue keeps float32 Cholesky safe
         jitter = 1e-6 * gram.diagonal().mean().detach()
-        factor: Tensor = torch.linalg.cholesky(gram + jitter * torch.eye(len(gram), device=gram.device, dtype=gram.dtype))
-        return factor
+        return torch.linalg.cholesky(gram + jitter * torch.eye(len(gram), device=gram.device, dtype=gram.dtype))
 
 
 class Embedding(Space):
@@ -130,7 +129,7 @@ class Embedding(Space):
     def point(self, tokens: Tokens) -> Values:
         return self.codebook.lookup(tokens)
 
-    def noise(self, shape: tuple[int, int], rng: Rng) -> Values:
+    def noise(self, shape: torch.Size, rng: Rng) -> Values:
         return rng.normal(*shape, self.codebook.width, dtype=self.codebook.weight.dtype)
 
     def hidden(self, values: Values) -> Hidden:

@@ -1,12 +1,13 @@
 """Masking: a position is either clean or corrupted, and once corrupted it stays so as t grows."""
 
+import torch
 from torch import Tensor
 
 from candi.rng import Rng
 from candi.types import Mask, Times
 
 
-def keep(alpha_t: Times, shape: tuple[int, int], rng: Rng) -> Mask:
+def keep(alpha_t: Times, shape: torch.Size, rng: Rng) -> Mask:
     """known ~ Bernoulli(alpha_t), independently at each position."""
     return rng.uniform(*shape) < alpha_t[:, None]
 

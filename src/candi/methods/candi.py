@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import torch
 
 from candi.codebook import Codebook
+from candi.errors import UserError
 from candi.kernels import gaussian, masked
 from candi.methods.base import Method
 from candi.nets.prediction import Prediction
@@ -130,6 +131,11 @@ class CandiSettings:
     precondition: Literal["exact", "paper"] = "exact"
     solver: Literal["ddim", "euler", "ancestral"] = "ddim"
     inference: Literal["exact", "approximate"] = "exact"
+
+    def __post_init__(self) -> None:
+        RankLinear(self.rank_min, self.rank_max)  # refuses a range that is none
+        if not 0 <= self.bias_weight <= 1:
+            raise UserError(f"The bias_weight must be in [0, 1], not {self.bias_weight}.")
 
     def build(self, codebook: Codebook) -> CANDI:
         space = self.space

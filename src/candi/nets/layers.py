@@ -68,7 +68,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """h + gate * attention(adaLN h), then h + gate * mlp(adaLN h). Gates start at zero: the block starts as identity."""
+    """h + gate * attention(adaLN h), then h + gate * mlp(adaLN h). Gates start at 0: the block starts as identity."""
 
     def __init__(self, width: int, heads: int, conditioning: int, dropout: float, causal: bool) -> None:
         super().__init__()

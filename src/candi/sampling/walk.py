@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -27,7 +28,7 @@ def times(steps: int) -> Float[Tensor, "steps_and_one"]:
 
 def stepper(method: Method, **options: str | None) -> Step:
     """The method's step with the options that were given (those that are None keep their default)."""
-    given = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     kind = type(method).__name__
     for name, value in given.items():
         if name not in method.options:

@@ -1,0 +1,48 @@
+"""candi sample"""
+
+import json
+import sys
+from collections.abc import Sequence
+
+from candi.cli.parsing import parse, parser
+from candi.cli.watch import watch
+from candi.draws import PRECISION
+from candi.errors import UserError
+from candi.loading import load
+
+
+def run(arguments: Sequence[str]) -> None:
+    flags = parser("sample", "RUN", "Write samples of a trained model.")
+    flags.add_argument("run", type=str, help="The run's folder, a checkpoint's folder, or hf:OWNER/NAME.")
+    flags.add_argument("--n", type=int, default=1, help="How many samples.")
+    flags.add_argument("--length", type=int | None, default=None, help="Tokens in each; by default as in training.")
+    flags.add_argument("--steps", type=int, default=32, help="Denoising steps: evaluations of the network.")
+    flags.add_argument("--temperature", type=float, default=1.0, help="Below 1 is safer, above 1 wilder.")
+    flags.add_argument("--prompt", type=str | None, default=None, help="Text that the samples begin with.")
+    flags.add_argument("--infill", type=str | None, default=None, help="A template: each blank is a token to fill.")
+    flags.add_argument("--blank", type=str, default="_", help="The character that is a blank in --infill.")
+    flags.add_argument("--seed", type=int, default=0, help="The same seed gives the same samples.")
+    flags.add_argument("--solver", type=str | None, default=None, help="ddim, euler or ancestral.")
+    flags.add_argument("--inference", type=str | None, default=None, help="exact or approximate.")
+    flags.add_argument("--batch", type=int, default=64, help="Samples made at once.")
+    flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
+    flags.add_argument("--watch", type=bool, default=False, nargs="?", const=True, help="Show the denoising live.")
+    flags.add_argument("--json", type=bool, default=False, nargs="?", const=True, help="One JSON object a line.")
+    given = parse(flags, arguments)
+    if given.watch and given.json:
+        raise UserError("--watch and --json cannot go together; leave one out.")
+    model = load(given.run, given.device)
+    options = {
+        name: given[name]
+        for name in ("length", "steps", "temperature", "prompt", "infill", "blank", "seed", "solver", "inference")
+    }
+    if given.watch:
+        watch(model, given.n, options)
+        return
+    for number, ids in enumerate(model.sample(given.n, batch=given.batch, **options).tolist()):
+        text = model.tokenizer.decode(ids)
+        if given.json:
+            record = {"text": text, "tokens": ids, "number": number, "draws": PRECISION, **options}
+            print(json.dumps(record, ensure_ascii=False), flush=True)
+        else:
+            sys.stdout.write(text + "\n\n" if number + 1 < given.n else text + "\n")

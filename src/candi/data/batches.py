@@ -1,0 +1,53 @@
+"""Packed batches whose order is a pure function of seed and step."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from candi.errors import UserError
+from candi.rng import derive
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """A stream of tokens cut into windows of equal length, in a new order and from a new offset each epoch."""
+
+    tokens: NDArray[np.unsignedinteger]
+    length: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) < 2 * self.length:
+            raise UserError(
+                f"The text has {len(self.tokens)} tokens, too few for sequences of {self.length}; "
+                "give more text or a smaller --length."
+            )
+
+    @property
+    def per_epoch(self) -> int:
+        return len(self.tokens) // self.length - 1  # one is given up for the offset
+
+    def batch(self, step: int, size: int) -> NDArray[np.int64]:
+        """The global batch of a step, [size, length]."""
+        return np.stack([self.window(step * size + row) for row in range(size)])
+
+    def window(self, index: int) -> NDArray[np.int64]:
+        """The index-th window ever seen."""
+        epoch, place = divmod(index, self.per_epoch)
+        order, offset = _epoch(self.seed, epoch, self.per_epoch, self.length)
+        start = offset + int(order[place]) * self.length
+        return self.tokens[start : start + self.length].astype(np.int64)
+
+    def first(self, count: int) -> NDArray[np.int64]:
+        """Up to `count` windows spread evenly over the text, always the same: for validation."""
+        total = len(self.tokens) // self.length
+        places = np.linspace(0, total - 1, min(count, total)).astype(np.int64)
+        return np.stack([self.tokens[p * self.length : (p + 1) * self.length].astype(np.int64) for p in places])
+
+
+@lru_cache(maxsize=2)
+def _epoch(seed: int, epoch: int, windows: int, length: int) -> tuple[NDArray[np.int64], int]:
+    random = np.random.default_rng(derive(seed, "epoch", epoch))
+    return random.permutation(windows), int(random.integers(length))

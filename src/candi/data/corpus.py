@@ -1,0 +1,159 @@
+"""Text from wherever it lies: files, folders, JSON lines, Parquet, a Hugging Face data set, Python's own manual."""
+
+import bz2
+import gzip
+import hashlib
+import importlib.util
+import json
+import lzma
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from candi.errors import UserError
+
+PYDOC = "pydoc"  # text that every Python carries
+HUB = "hf:"  # hf:owner/name or hf:owner/name:split
+_OPENERS: dict[str, Callable[..., IO[str]]] = {
+    ".xz": cast(Callable[..., IO[str]], lzma.open),
+    ".gz": cast(Callable[..., IO[str]], gzip.open),
+    ".bz2": cast(Callable[..., IO[str]], bz2.open),
+}
+_JSON, _PARQUET, _TEXT = {".jsonl", ".ndjson", ".json"}, {".parquet"}, {".txt", ".text", ".md", ".rst", ""}
+_PIECE = 1 << 22  # characters read at once
+
+
+class Piece(NamedTuple):
+    text: str
+    ends: bool  # does a document end here?
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A named source of text. `field` is the column that holds the text in JSON lines and Parquet."""
+
+    source: str
+    field: str = "text"
+
+    def pieces(self) -> Iterator[Piece]:
+        """The text in pieces of a few megabytes. A plain text file is one document, a JSON or Parquet row another."""
+        if self.source == PYDOC:
+            yield Piece(_manual(), True)
+            return
+        for path in self.files:
+            kind = _kind(path)
+            if kind in _JSON:
+                yield from self._json_rows(path)
+            elif kind in _PARQUET:
+                yield from self._parquet_rows(path)
+            else:
+                yield from _plain(path)
+
+    @cached_property
+    def files(self) -> list[Path]:
+        root = _download(self.source) if self.source.startswith(HUB) else Path(self.source).expanduser()
+        if not root.exists():
+            raise UserError(f"There is no file or folder {self.source!r} to read text from; check --data.")
+        if root.is_file():
+            return [root]
+        known = _TEXT | _JSON | _PARQUET
+        found = sorted(p for p in root.rglob("*") if p.is_file() and _kind(p) in known and not p.name.startswith("."))
+        split = self.source.removeprefix(HUB).partition(":")[2] if self.source.startswith(HUB) else ""
+        found = [p for p in found if split in p.relative_to(root).as_posix()]
+        if not found:
+            raise UserError(f"{self.source!r} holds no text, JSON lines or Parquet files; point --data at some.")
+        return found
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the content as it lies on disk."""
+        digest = hashlib.sha256(self.field.encode())
+        if self.source == PYDOC:
+            digest.update(_manual().encode())
+        else:
+            for path in self.files:
+                digest.update(path.suffix.encode())
+                with path.open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+    def _json_rows(self, path: Path) -> Iterator[Piece]:
+        with _open(path) as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    try:
+                        row = json.loads(line)
+                    except json.JSONDecodeError as error:
+                        raise UserError(
+                            f"{path} line {number} is not JSON ({error.msg}); one object a line is expected."
+                        ) from None
+                    yield Piece(self._text_of(row, f"{path} line {number}"), True)
+
+    def _parquet_rows(self, path: Path) -> Iterator[Piece]:
+        if importlib.util.find_spec("pyarrow") is None:
+            raise UserError(f"Reading {path} needs pyarrow; install it with: pip install 'candi[parquet]'")
+        import pyarrow.parquet as parquet
+        from pyarrow import ArrowInvalid
+
+        try:
+            table = parquet.ParquetFile(path)
+        except ArrowInvalid:
+            raise UserError(f"{path} is not a readable Parquet file; it may be damaged or cut short.") from None
+        if self.field not in table.schema_arrow.names:
+            names = ", ".join(table.schema_arrow.names)
+            raise UserError(f"{path} has no column {self.field!r}; set --text_field to one of: {names}.")
+        for batch in table.iter_batches(columns=[self.field]):
+            for text in batch.column(0).to_pylist():
+                yield Piece(self._text_of({self.field: text}, str(path)), True)
+
+    def _text_of(self, row: object, where: str) -> str:
+        text = row.get(self.field) if isinstance(row, dict) else None
+        if not isinstance(text, str):
+            raise UserError(f"{where} has no text in the field {self.field!r}; set --text_field to the one that has.")
+        return text
+
+
+def _manual() -> str:
+    from pydoc_data.topics import topics
+
+    return "\n".join(topics.values())
+
+
+def _kind(path: Path) -> str:
+    return Path(path.stem).suffix.lower() if path.suffix in _OPENERS else path.suffix.lower()
+
+
+def _open(path: Path) -> IO[str]:
+    return _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8")
+
+
+def _plain(path: Path) -> Iterator[Piece]:
+    """Cut at the last white space of each read, so that no word is torn."""
+    rest = ""
+    try:
+        with _open(path) as file:
+            while read := file.read(_PIECE):
+                text = rest + read
+                cut = max(text.rfind("\n"), text.rfind(" ")) + 1 or len(text)
+                rest = text[cut:]
+                yield Piece(text[:cut], False)
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not UTF-8 text; convert it first (for example with iconv).") from None
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise UserError(f"{path} cannot be unpacked ({error}); it may be damaged or cut short.") from None
+    yield Piece(rest, True)
+
+
+def _download(source: str) -> Path:
+    """The text and Parquet files of a data set on the hub; no code of it is ever run."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    name = source.removeprefix(HUB).partition(":")[0]
+    patterns = [f"*{suffix}" for suffix in sorted((_JSON | _PARQUET | {".txt"}) - {".json"})]
+    try:
+        return Path(snapshot_download(name, repo_type="dataset", allow_patterns=patterns))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise UserError(f"The data set {name!r} cannot be fetched from the hub: {str(error).splitlines()[0]}") from None

@@ -1,0 +1,164 @@
+"""Tokenizers: single characters, byte-pair encoding trained here, or one that exists. Always a `tokenizers` file."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Backend
+
+from candi.data.corpus import Corpus, Piece
+from candi.errors import UserError
+
+EOS = "<|endoftext|>"
+
+
+class Tokenizer:
+    """Text to token ids and back."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.vocab_size = backend.get_vocab_size()
+        self.eos: int | None = backend.token_to_id(EOS)
+        self._character_ids = self._lookup_table()
+
+    @classmethod
+    def characters(cls, pieces: Iterable[Piece]) -> "Tokenizer":
+        """Every character that occurs, in code-point order; an end-of-text token if there are several documents."""
+        alphabet: set[str] = set()
+        documents = 0
+        for piece in pieces:
+            alphabet.update(piece.text)
+            documents += piece.ends
+        if not alphabet:
+            raise UserError("The data holds no text at all; point --data at some.")
+        backend = Backend(models.WordLevel({c: i for i, c in enumerate(sorted(alphabet))}))
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        backend.decoder = decoders.Fuse()
+        if documents > 1:
+            backend.add_special_tokens([AddedToken(EOS, special=True)])
+        return cls(backend)
+
+    @classmethod
+    def train_bpe(cls, pieces: Iterable[Piece], vocab_size: int) -> "Tokenizer":
+        """Byte-level BPE: every text can be encoded, whatever its characters."""
+        if vocab_size < 257:
+            raise UserError(f"A byte-level BPE needs at least 257 tokens, not {vocab_size}.")
+        backend = Backend(models.BPE())
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            special_tokens=[EOS],
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        backend.train_from_iterator((part for piece in pieces for part in _lines(piece.text)), trainer)
+        return cls(backend)
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """A tokenizer.json, or a folder with one or with GPT-2's encoder.json and vocab.bpe."""
+        if not path.exists():
+            raise UserError(f"There is no tokenizer at {str(path)!r}; give char, bpe:SIZE, or the path of one.")
+        if path.is_dir():
+            if not (path / "tokenizer.json").exists():
+                return cls(_gpt2(path))
+            path = path / "tokenizer.json"
+        try:
+            return cls(Backend.from_file(str(path)))
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{path} is not a tokenizer file: {str(error).splitlines()[0]}") from None
+
+    @classmethod
+    def from_spec(cls, spec: str, corpus: Corpus) -> "Tokenizer":
+        """char, bpe:SIZE (trained on the corpus), or the path of one that exists."""
+        if spec == "char":
+            return cls.characters(corpus.pieces())
+        if spec.startswith("bpe:"):
+            size = spec.removeprefix("bpe:")
+            if not size.isdecimal():
+                raise UserError(f"The tokenizer {spec!r} has no size; write for example bpe:4096.")
+            return cls.train_bpe(corpus.pieces(), int(size))
+        return cls.load(Path(spec).expanduser())
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        if self._character_ids is None:
+            ids = [e.ids for e in self.backend.encode_batch_fast(list(_lines(text)), add_special_tokens=False)]
+            return np.concatenate([np.asarray(i, np.int64) for i in ids]) if ids else np.empty(0, np.int64)
+        points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        found = self._character_ids[np.minimum(points, len(self._character_ids) - 1)]
+        if (found < 0).any():
+            strange = sorted({chr(c) for c in points[found < 0]})
+            shown = ", ".join(repr(c) for c in strange[:5]) + (" and more" if len(strange) > 5 else "")
+            raise UserError(f"The character vocabulary has no {shown}; use only characters of the training text.")
+        return found
+
+    def decode(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
+        return self.backend.decode(list(ids), skip_special_tokens=True)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Each token as text of its own, for showing positions one by one."""
+        return [self.backend.decode([i], skip_special_tokens=True) for i in ids]
+
+    def encode_corpus(self, corpus: Corpus) -> Iterator[NDArray[np.int64]]:
+        """Token ids piece by piece, an end-of-text token after every document if the vocabulary has one."""
+        for piece in corpus.pieces():
+            yield self.encode(piece.text)
+            if piece.ends and self.eos is not None:
+                yield np.array([self.eos])
+
+    @property
+    def json(self) -> str:
+        return self.backend.to_str(pretty=True)
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
+
+    def _lookup_table(self) -> NDArray[np.int64] | None:
+        """Code point -> id where every token is a single character (numpy is a hundred times faster there)."""
+        if not isinstance(self.backend.model, models.WordLevel):
+            return None
+        vocab = self.backend.get_vocab(with_added_tokens=False)
+        if any(len(token) != 1 for token in vocab):
+            return None
+        table = np.full(max(map(ord, vocab)) + 2, -1, np.int64)  # the last entry stands for all beyond
+        for token, index in vocab.items():
+            table[ord(token)] = index
+        return table
+
+
+def _lines(text: str, at_least: int = 1 << 16) -> Iterator[str]:
+    """The text in parts of some 64k characters, cut after a line's end, so that they can be encoded in parallel."""
+    part: list[str] = []
+    size = 0
+    for line in text.splitlines(keepends=True):
+        part.append(line)
+        size += len(line)
+        if size >= at_least:
+            yield "".join(part)
+            part, size = [], 0
+    if part:
+        yield "".join(part)
+
+
+def _gpt2(folder: Path) -> Backend:
+    for vocab, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
+        if (folder / vocab).exists() and (folder / merges).exists():
+            try:
+                backend = Backend(models.BPE.from_file(str(folder / vocab), str(folder / merges)))
+                tokens = json.loads((folder / vocab).read_text(encoding="utf-8"))
+            except Exception as error:
+                raise UserError(f"{folder} holds no readable BPE: {str(error).splitlines()[0]}") from None
+            backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            backend.decoder = decoders.ByteLevel()
+            if EOS in tokens:
+                backend.add_special_tokens([AddedToken(EOS, special=True)])
+            return backend
+    raise UserError(f"{folder} holds neither tokenizer.json nor encoder.json with vocab.bpe.")

@@ -1,0 +1,40 @@
+"""Finding a model by path."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from candi.errors import UserError
+from candi.model import CONFIG, Model, read_model
+from candi.training import checkpoint
+
+_HUB = "hf:"
+
+
+def load(path: str | Path, device: torch.device | str = "auto") -> Model:
+    """The model of a run (its newest intact checkpoint), of a checkpoint's folder, or of the hub (hf:OWNER/NAME)."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if str(path).startswith(_HUB):
+        return Model.from_pretrained(str(path).removeprefix(_HUB), device=device)
+    return read_model(find(Path(path).expanduser()), device)
+
+
+def find(folder: Path) -> Path:
+    """The checkpoint that a path means."""
+    if not folder.exists():
+        raise UserError(f"There is no run or checkpoint at {str(folder)!r}; train one first with candi train.")
+    if folder.is_dir() and (folder / CONFIG).exists():
+        return folder
+    checkpoints = folder / "checkpoints"
+    if checkpoints.is_dir():
+        newest = next(checkpoint.intact(checkpoints, _report), None)
+        if newest is not None:
+            return newest
+        raise UserError(f"{folder} has no intact checkpoint yet; let its training reach the first one.")
+    raise UserError(f"{folder} is neither a run nor a checkpoint: it holds no config.json.")
+
+
+def _report(text: str) -> None:
+    print(text, file=sys.stderr)

@@ -1,0 +1,188 @@
+"""A trained model with its tokenizer: load, generate, walk, save."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import ModelHubMixin, snapshot_download
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from candi.config import ModelConfig, read_json
+from candi.data.tokenizer import Tokenizer
+from candi.errors import UserError
+from candi.guidance import tempered
+from candi.nets.denoiser import Denoiser
+from candi.rng import Rng, derive
+from candi.sampling.walk import stepper, times, walk
+from candi.state import State
+from candi.types import Mask, Tokens
+
+WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """The sequence to be filled: tokens [L] and which of them are given."""
+
+    tokens: Tensor
+    known: Tensor
+
+
+class Model(
+    ModelHubMixin,
+    library_name="candi",
+    license="apache-2.0",
+    tags=["discrete-diffusion", "text-generation"],
+):
+    """A denoiser and its tokenizer."""
+
+    def __init__(self, denoiser: Denoiser, tokenizer: Tokenizer, config: ModelConfig) -> None:
+        if tokenizer.vocab_size != config.vocab_size:
+            raise UserError(
+                f"The tokenizer has {tokenizer.vocab_size} tokens but the model was trained with "
+                f"{config.vocab_size}; use the tokenizer.json that was saved with the model."
+            )
+        self.denoiser, self.tokenizer, self.config = denoiser.eval(), tokenizer, config
+
+    @property
+    def device(self) -> torch.device:
+        return self.denoiser.head.weight.device
+
+    def to(self, device: torch.device | str) -> "Model":
+        self.denoiser.to(device)
+        return self
+
+    def generate(self, n: int = 1, *, batch: int = 64, seed: int = 0, **options: Any) -> list[str]:
+        """`n` texts. See `walk` for the options. A text depends on (seed, its number), not on `n` or `batch`."""
+        return [self.tokenizer.decode(row) for row in self.sample(n, batch=batch, seed=seed, **options).tolist()]
+
+    def sample(self, n: int = 1, *, batch: int = 64, seed: int = 0, **options: Any) -> Tokens:
+        """`n` token sequences [n, L]."""
+        if n < 1 or batch < 1:
+            raise UserError(f"At least 1 sample in batches of at least 1 is needed, not {n} in {batch}.")
+        done = []
+        for start in range(0, n, batch):
+            count = min(batch, n - start)
+            for state in self.walk(count, seed=seed, first=start, **options):  # noqa: B007 - the last one counts
+                pass
+            done.append(self.denoiser.method.decode(state).cpu())
+        return torch.cat(done)
+
+    @torch.no_grad()
+    def walk(
+        self,
+        n: int = 1,
+        *,
+        length: int | None = None,
+        steps: int = 32,
+        temperature: float = 1.0,
+        prompt: str | None = None,
+        infill: str | None = None,
+        blank: str = "_",
+        seed: int = 0,
+        first: int = 0,
+        **options: str | None,
+    ) -> Iterator[State]:
+        """Every state from noise to text, `steps` + 1 of them, for samples number `first` to `first + n`.
+
+        `prompt` is given text at the start; `infill` is a template in which each `blank` is one token to be filled.
+        `options` are those of the method's step, such as solver="euler" or inference="approximate".
+        """
+        method = self.denoiser.method
+        step = stepper(method, **options)
+        denoise = tempered(self.denoiser, temperature)
+        moments = times(steps)
+        canvas = self.canvas(length, prompt, infill, blank)
+        rng = Rng.per_row((derive(seed, "sample", first + row) for row in range(n)), self.device)
+        x0: Tokens = canvas.tokens.to(self.device).repeat(n, 1)
+        known: Mask = canvas.known.to(self.device).repeat(n, 1)
+        yield from walk(denoise, step, method.prior(x0, known, rng), moments, rng)
+
+    def canvas(
+        self, length: int | None = None, prompt: str | None = None, infill: str | None = None, blank: str = "_"
+    ) -> Canvas:
+        """Given tokens in their places, everything else open."""
+        if prompt and infill:
+            raise UserError("Give a prompt or an infill template, not both: a template can begin with the prompt.")
+        if length is not None and length < 1:
+            raise UserError(f"The length must be at least 1, not {length}.")
+        given = self._template(infill, blank) if infill else [int(i) for i in self.tokenizer.encode(prompt or "")]
+        size = length or (len(given) if infill else self.config.length)
+        if len(given) > size:
+            kind = "infill template" if infill else "prompt"
+            raise UserError(
+                f"The {kind} has {len(given)} tokens but the sequence only {size}; shorten it or raise --length."
+            )
+        row = given + [None] * (size - len(given))
+        return Canvas(
+            torch.tensor([0 if token is None else token for token in row]),
+            torch.tensor([token is not None for token in row]),
+        )
+
+    def _template(self, infill: str, blank: str) -> list[int | None]:
+        if len(blank) != 1:
+            raise UserError(f"The blank must be a single character, not {blank!r}.")
+        row: list[int | None] = []
+        for index, text in enumerate(infill.split(blank)):
+            row += [None] if index else []
+            row += [int(i) for i in self.tokenizer.encode(text)] if text else []
+        return row
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        write_model(save_directory, self.denoiser.state_dict(), self.tokenizer, self.config)
+
+    @classmethod
+    def _from_pretrained(
+        cls, *, model_id: str, token: str | bool | None = None, device: torch.device | str = "cpu", **options: Any
+    ) -> "Model":
+        folder = Path(model_id)
+        if not folder.is_dir():
+            download = {k: options[k] for k in ("revision", "cache_dir", "force_download", "local_files_only")}
+            patterns = [WEIGHTS, CONFIG, TOKENIZER]
+            folder = Path(snapshot_download(model_id, token=token, allow_patterns=patterns, **download))
+        return read_model(folder, device)
+
+
+def write_model(folder: Path, weights: dict[str, Tensor], tokenizer: Tokenizer, config: ModelConfig) -> None:
+    """model.safetensors, config.json and tokenizer.json."""
+    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)
+    (folder / CONFIG).write_text(json.dumps(config.to_json(), indent=2) + "\n", encoding="utf-8")
+    (folder / TOKENIZER).write_text(tokenizer.json, encoding="utf-8")
+
+
+def read_model(folder: Path, device: torch.device | str = "cpu") -> Model:
+    config = ModelConfig.from_json(read_json(folder / CONFIG), str(folder / CONFIG))
+    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    denoiser = Denoiser.build(config.vocab_size, config.model, config.settings)
+    load_weights(denoiser, folder / WEIGHTS)
+    return Model(denoiser.to(device), tokenizer, config)
+
+
+def load_weights(denoiser: Denoiser, path: Path) -> None:
+    """Strict: every weight must be there, no other, each of its shape."""
+    weights = read_tensors(path)
+    expected = denoiser.state_dict()
+    wrong = sorted(weights.keys() ^ expected.keys()) or [
+        name for name, tensor in expected.items() if weights[name].shape != tensor.shape
+    ]
+    if wrong:
+        raise UserError(f"{path} does not fit its config.json: {_some(wrong)} missing, unexpected or of another shape.")
+    denoiser.load_state_dict(weights)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; {path.parent} is not a checkpoint.") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}); it is damaged or cut short.") from None
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

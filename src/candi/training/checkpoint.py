@@ -1,0 +1,90 @@
+"""Checkpoints that are whole or absent.
+
+A checkpoint is a folder: model.safetensors (averaged weights), config.json and tokenizer.json, which are enough to
+sample; training.safetensors (weights and optimizer moments) and progress.json, which are needed to go on; and
+manifest.json with a hash of each. It is written aside, flushed to disk and renamed.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from candi.config import read_json
+from candi.errors import UserError
+
+MANIFEST = "manifest.json"
+_NAME, _ASIDE = "step-{:08d}", ".writing-"
+
+
+def write(parent: Path, step: int, fill: Callable[[Path], None], keep: int) -> Path:
+    """Let `fill` write the files of a checkpoint, then make it appear at once; older ones beyond `keep` go."""
+    final = parent / _NAME.format(step)
+    aside = parent / f"{_ASIDE}{final.name}"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        fill(aside)
+        hashes = {path.name: _hash(path) for path in sorted(aside.iterdir())}
+        (aside / MANIFEST).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
+        for path in aside.iterdir():
+            _flush(path)
+        _flush(aside)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    if final.exists():  # a damaged one of the same step
+        shutil.rmtree(final)
+    os.replace(aside, final)
+    _flush(parent)
+    for old in found(parent)[keep:]:
+        shutil.rmtree(old)
+    return final
+
+
+def found(parent: Path) -> list[Path]:
+    """Checkpoints of a run, newest first, intact or not."""
+    if not parent.is_dir():
+        return []
+    return sorted((p for p in parent.iterdir() if re.fullmatch(r"step-\d+", p.name)), reverse=True)
+
+
+def intact(parent: Path, report: Callable[[str], None]) -> Iterator[Path]:
+    """Checkpoints whose files are what was written, newest first; damaged ones are reported and passed over."""
+    for folder in found(parent):
+        damage = _damage(folder)
+        if damage is None:
+            yield folder
+        else:
+            report(f"The checkpoint {folder} is damaged ({damage}); the one before it is used.")
+
+
+def _damage(folder: Path) -> str | None:
+    try:
+        hashes = read_json(folder / MANIFEST)
+    except UserError as error:
+        return str(error)
+    for name, expected in hashes.items():
+        path = folder / name
+        if not path.exists():
+            return f"{name} is missing"
+        if _hash(path) != expected:
+            return f"{name} is not what was written"
+    return None
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    """To the disk itself, so that the rename is never seen before the content."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

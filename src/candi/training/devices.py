@@ -1,0 +1,99 @@
+"""One device or many, through Lightning Fabric."""
+
+import logging
+import warnings
+
+import torch
+from lightning.fabric import Fabric
+from lightning.fabric.strategies.ddp import DDPStrategy
+from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
+from lightning.fabric.strategies.strategy import Strategy
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from candi.errors import UserError
+from candi.nets.layers import Block
+from candi.training.settings import TrainSettings
+
+
+def connect(settings: TrainSettings) -> Fabric:
+    """The Fabric of a run; its processes are not launched yet."""
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", ".*ModelParallelStrategy.*experimental.*")
+    accelerator = _accelerator(settings)
+    devices = _count(settings, accelerator)
+    world = devices * settings.nodes
+    if settings.batch % world:
+        raise UserError(f"A batch of {settings.batch} cannot be shared by {world} devices; make it a multiple.")
+    share = settings.batch // world
+    if settings.micro_batch is not None and share % settings.micro_batch:
+        raise UserError(
+            f"A device's share of {share} sequences cannot be cut into micro-batches of {settings.micro_batch}; "
+            "choose a divisor."
+        )
+    precision = settings.precision
+    if precision == "auto":
+        precision = "bf16-mixed" if accelerator == "cuda" else "32-true"
+    if accelerator == "cuda":
+        torch.set_float32_matmul_precision("high")
+    return Fabric(
+        accelerator=accelerator,
+        devices=devices,
+        num_nodes=settings.nodes,
+        strategy=_strategy(settings, world),
+        precision=precision,  # type: ignore[arg-type]
+    )
+
+
+def _accelerator(settings: TrainSettings) -> str:
+    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if settings.accelerator == "auto":
+        return next(name for name, there in present.items() if there)
+    if not present[settings.accelerator]:
+        raise UserError(f"There is no {settings.accelerator} device on this machine; leave out --accelerator.")
+    return settings.accelerator
+
+
+def _count(settings: TrainSettings, accelerator: str) -> int:
+    available = torch.cuda.device_count() if accelerator == "cuda" else 1
+    if settings.devices == "auto":
+        return available
+    if settings.devices < 1:
+        raise UserError(f"--devices must be auto or at least 1, not {settings.devices}.")
+    if accelerator == "cuda" and settings.devices > available:
+        raise UserError(f"{settings.devices} devices were asked for but there are {available}.")
+    return settings.devices
+
+
+def _strategy(settings: TrainSettings, world: int) -> Strategy | str:
+    if settings.strategy == "fsdp":
+        return ModelParallelStrategy(_shard, data_parallel_size=world, tensor_parallel_size=1)
+    if settings.strategy == "ddp" or world > 1:
+        return DDPStrategy()
+    return "auto"
+
+
+def _shard(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
+    """FSDP2: every transformer block a unit, the rest (token vectors, head) another."""
+    shards = mesh["data_parallel"]
+    for part in module.modules():
+        if isinstance(part, Block):
+            fully_shard(part, mesh=shards)
+    fully_shard(module, mesh=shards)
+    return module
+
+
+def gathered(tensor: Tensor) -> Tensor:
+    """The full tensor, put together from its shards if it has any (then every process must ask)."""
+    tensor = tensor.detach()
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def placed_like(full: Tensor, reference: Tensor) -> Tensor:
+    """A full tensor on the device and, if the reference is sharded, in the shards of the reference."""
+    full = full.to(reference.device, reference.dtype)
+    if isinstance(reference, DTensor):
+        return distribute_tensor(full, reference.device_mesh, reference.placements)
+    return full

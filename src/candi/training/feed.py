@@ -1,0 +1,72 @@
+"""Each process's part of every batch. Row i of a step is the same row, with the same time and noise, on any device."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from candi.data.batches import Windows
+from candi.rng import Rng, derive
+from candi.types import Times, Tokens
+
+T_MIN = 1e-3  # the loss weight 1/t is kept finite
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    x0: Tokens
+    t: Times
+    rng: Rng
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Rows rank, rank + world, ... of the global batch, cut into micro-batches the same way: all see all times."""
+
+    windows: Windows
+    batch: int
+    micro_batch: int
+    seed: int
+    rank: int
+    world: int
+    device: torch.device
+
+    def step(self, step: int) -> list[MicroBatch]:
+        mine = range(self.rank, self.batch, self.world)
+        parts = len(mine) // self.micro_batch
+        return [
+            self._micro(
+                np.stack([self.windows.window(step * self.batch + row) for row in rows]),
+                list(rows),
+                [derive(self.seed, "train", step, row) for row in rows],
+                self.batch,
+            )
+            for rows in (mine[part::parts] for part in range(parts))
+        ]
+
+    def validation(self, count: int) -> Iterator[MicroBatch]:
+        """The same sequences, times and noise every time, shared among the processes; the last part may be short."""
+        sequences = self.windows.first(count)
+        mine = range(self.rank, len(sequences), self.world)
+        for start in range(0, len(mine), self.micro_batch):
+            rows = mine[start : start + self.micro_batch]
+            seeds = [derive(self.seed, "validation", row) for row in rows]
+            yield self._micro(sequences[list(rows)], list(rows), seeds, len(sequences))
+
+    def _micro(self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int) -> MicroBatch:
+        rng = Rng.per_row(seeds, self.device)
+        index = torch.tensor(rows, device=self.device)
+        return MicroBatch(_to(x0, self.device), stratified(index, batch, rng), rng)
+
+
+def stratified(index: Tensor, batch: int, rng: Rng) -> Times:
+    """t_i = t_min + (1 - t_min) (i + u_i)/B: one time in each of B equal intervals of the global batch."""
+    return T_MIN + (1 - T_MIN) * (index + rng.uniform(len(index))) / batch
+
+
+def _to(array: NDArray[np.int64], device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -1,0 +1,99 @@
+"""Network, optimizer and averaged weights: one step of learning, and all its tensors by name."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor
+
+from candi.nets.denoiser import Denoiser, Objective
+from candi.training.devices import gathered, placed_like
+from candi.training.ema import EMA
+from candi.training.feed import MicroBatch
+from candi.training.optim import adamw, learning_rate
+from candi.training.settings import TrainSettings
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    loss: Tensor
+    gradient_norm: Tensor
+
+
+class Learner:
+    """A denoiser being trained on this process's devices. What is done here, every process does."""
+
+    def __init__(self, denoiser: Denoiser, settings: TrainSettings, fabric: Fabric) -> None:
+        self.settings, self.fabric = settings, fabric
+        self.names = [name for name, _ in denoiser.named_parameters()]
+        if settings.compile:
+            denoiser.trunk.compile()
+        self.objective = fabric.setup(Objective(denoiser))
+        self.parameters = list(self.objective.parameters())
+        self.optimizer = adamw(self.parameters, settings, fabric.device)
+        wrapped = fabric.setup_optimizers(self.optimizer)
+        assert not isinstance(wrapped, tuple)
+        self.wrapped = wrapped
+        self.ema = EMA(self.parameters, settings.ema)
+
+    def update(self, step: int, micro_batches: Sequence[MicroBatch]) -> Outcome:
+        """One optimizer step over all micro-batches. Nothing here waits for the device."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.settings, step)
+        self.objective.train()
+        total = torch.zeros((), device=self.fabric.device)
+        for index, micro in enumerate(micro_batches):
+            last = index == len(micro_batches) - 1
+            with nullcontext() if last else self.fabric.no_backward_sync(self.objective):
+                loss = self.objective(micro.x0, micro.t, micro.rng).mean() / len(micro_batches)
+                self.fabric.backward(loss)
+            total += loss.detach()
+        norm = self.fabric.clip_gradients(
+            self.objective, self.wrapped, max_norm=self.settings.clip, error_if_nonfinite=False
+        )
+        assert norm is not None
+        self.wrapped.step()
+        self.optimizer.zero_grad()
+        self.ema.update(step)
+        return Outcome(total, gathered(norm))
+
+    @torch.no_grad()
+    def validate(self, micro_batches: Iterable[MicroBatch]) -> tuple[Tensor, Tensor]:
+        """Sum and count of this process's losses under the averaged weights."""
+        self.objective.eval()
+        sums = torch.zeros(2, device=self.fabric.device)
+        with self.ema.applied():
+            for micro in micro_batches:
+                losses = self.objective(micro.x0, micro.t, micro.rng)
+                sums += torch.stack([losses.sum(), losses.new_tensor(losses.numel())])
+        return sums[0], sums[1]
+
+    def averaged(self) -> dict[str, Tensor]:
+        """The averaged weights, whole and on the CPU."""
+        return self._whole(self.ema.shadow)
+
+    def training(self) -> dict[str, Tensor]:
+        """The weights themselves and the optimizer's moments, whole and on the CPU."""
+        groups = {"weight": self._whole(self.parameters)}
+        for key in _MOMENTS:
+            groups[key] = self._whole([self.optimizer.state[parameter][key] for parameter in self.parameters])
+        return {f"{group}/{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
+
+    @torch.no_grad()
+    def restore(self, step: int, averaged: Mapping[str, Tensor], training: Mapping[str, Tensor]) -> None:
+        state = {}
+        for index, (name, parameter, shadow) in enumerate(
+            zip(self.names, self.parameters, self.ema.shadow, strict=True)
+        ):
+            parameter.copy_(placed_like(training[f"weight/{name}"], parameter))
+            shadow.copy_(placed_like(averaged[name], shadow))
+            moments = {key: placed_like(training[f"{key}/{name}"], parameter) for key in _MOMENTS}
+            state[index] = {"step": torch.tensor(float(step)), **moments}
+        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
+
+    def _whole(self, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+        return {name: gathered(tensor).cpu() for name, tensor in zip(self.names, tensors, strict=True)}

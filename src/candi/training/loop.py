@@ -1,0 +1,278 @@
+"""The training loop."""
+
+import dataclasses
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from lightning.fabric import Fabric
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from candi.config import ModelConfig, read_json
+from candi.data.batches import Windows
+from candi.data.cache import default_folder, load_tokenizer, load_tokens
+from candi.data.corpus import Corpus
+from candi.data.tokenizer import Tokenizer
+from candi.errors import UserError
+from candi.model import WEIGHTS, Model, read_tensors, write_model
+from candi.nets.denoiser import Denoiser
+from candi.nets.transformer import parameter_count
+from candi.rng import derive
+from candi.training import checkpoint
+from candi.training.devices import connect
+from candi.training.display import Display
+from candi.training.feed import Feed
+from candi.training.interrupt import Interrupt, graceful
+from candi.training.learner import Learner, Outcome
+from candi.training.optim import learning_rate
+from candi.training.run import TOKENIZER, Metrics, Run, write_text
+from candi.training.settings import TrainSettings
+
+TRAINING, PROGRESS = "training.safetensors", "progress.json"
+
+
+def train(settings: TrainSettings) -> Path:
+    """Train until the steps are done, continuing what the run's folder holds. Returns the newest checkpoint."""
+    run = Run(settings.out)
+    fabric = connect(settings)
+    corpus = Corpus(settings.data, settings.text_field)
+    cache = settings.cache or default_folder()
+    try:
+        if rank_zero_only.rank == 0:  # type: ignore[attr-defined]
+            # before other processes exist, so that a mistake is told once, and before anything is written
+            run.check(settings, corpus)
+            kept = run.folder / TOKENIZER
+            tokenizer = Tokenizer.load(kept) if kept.exists() else load_tokenizer(settings.tokenizer, corpus, cache)
+            _texts(settings, corpus, tokenizer, cache)
+            run.claim(settings, corpus)
+            write_text(kept, tokenizer.json)
+        fabric.launch()
+        fabric.barrier()
+        tokenizer = Tokenizer.load(run.folder / TOKENIZER)
+        windows, valid = _texts(settings, corpus, tokenizer, cache)
+        return Training(settings, fabric, run, tokenizer, windows, valid).go()
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"Reading or writing failed ({error}); {_newest(run)}. Mend that and run the same command again."
+        ) from error
+    finally:
+        run.release()
+
+
+def _texts(
+    settings: TrainSettings, corpus: Corpus, tokenizer: Tokenizer, cache: Path
+) -> tuple[Windows, Windows | None]:
+    """Training and validation windows."""
+    tokens = load_tokens(corpus, tokenizer, cache)
+    if settings.valid is not None:
+        held_out = load_tokens(Corpus(settings.valid, settings.text_field), tokenizer, cache)
+    else:
+        cut = len(tokens) - int(len(tokens) * settings.valid_fraction)
+        tokens, held_out = tokens[:cut], tokens[cut:]
+    windows = Windows(tokens, settings.length, settings.seed)
+    enough = settings.validate_every and len(held_out) >= 2 * settings.length
+    return windows, Windows(held_out, settings.length, settings.seed) if enough else None
+
+
+def _newest(run: Run) -> str:
+    folders = checkpoint.found(run.checkpoints)
+    return f"the last good checkpoint is {folders[0]}" if folders else "there is no checkpoint yet"
+
+
+@dataclass
+class Progress:
+    """Where a run stands, apart from its tensors. Losses are summed until the next line of metrics."""
+
+    step: int = 0
+    seconds: float = 0.0
+    loss_sum: float = 0.0
+    loss_count: int = 0
+
+
+@dataclass
+class Training:
+    """One process of a run."""
+
+    settings: TrainSettings
+    fabric: Fabric
+    run: Run
+    tokenizer: Tokenizer
+    windows: Windows
+    valid: Windows | None
+    progress: Progress = field(default_factory=Progress)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        assert settings.settings is not None
+        self.config = ModelConfig(
+            self.tokenizer.vocab_size, settings.length, settings.method, settings.settings, settings.model
+        )
+        torch.manual_seed(settings.seed)
+        denoiser = Denoiser.build(self.config.vocab_size, settings.model, settings.settings)
+        self.size = parameter_count(denoiser)
+        self.learner = Learner(denoiser, settings, self.fabric)
+        self.loss_sum = torch.zeros((), device=self.fabric.device)
+        self.bad_step = torch.full((), -1.0, device=self.fabric.device)
+
+    def go(self) -> Path:
+        with Display(self.settings.steps, silent=not self.fabric.is_global_zero) as display:
+            self._restore(display)
+            if self._finished():
+                display.say(f"{self.run.folder} is trained already ({self.progress.step} steps); nothing to do.")
+                return checkpoint.found(self.run.checkpoints)[0]
+            display.say(self._summary())
+            display.begin(self.progress.step)
+            metrics = Metrics(self.run.folder, self.progress.step) if self.fabric.is_global_zero else None
+            try:
+                with graceful() as interrupt:
+                    self._steps(display, metrics, interrupt)
+                if not self._finished():
+                    display.say(f"Stopped at step {self.progress.step} and saved; the same command continues.")
+            finally:
+                if metrics is not None:
+                    metrics.close()
+        return checkpoint.found(self.run.checkpoints)[0]
+
+    def _steps(self, display: Display, metrics: Metrics | None, interrupt: Interrupt) -> None:
+        settings, progress = self.settings, self.progress
+        feed = self._feed(self.windows)
+        begun = time.monotonic() - progress.seconds
+        logged, logged_at = progress.step, time.monotonic()
+        while not (interrupt.asked or self._finished()):
+            outcome = self._update(feed)
+            self._agree(time.monotonic() - begun, interrupt)
+            display.advance(progress.step)
+            last = self._finished()
+            values: dict[str, float] = {}
+            if last or progress.step % settings.log_every == 0:
+                pace = (progress.step - logged) / (time.monotonic() - logged_at)
+                logged, logged_at = progress.step, time.monotonic()
+                values = self._measure(outcome) | {"tokens_per_second": pace * settings.batch * settings.length}
+            if self.valid is not None and (last or progress.step % settings.validate_every == 0):
+                values["valid_loss"] = self._validate(self.valid)
+            if values:
+                display.show(progress.step, values)
+            if values and metrics is not None:
+                metrics.write(progress.step, values)
+            if settings.sample_every and (last or progress.step % settings.sample_every == 0):
+                self._sample()
+            if last or interrupt.asked or progress.step % settings.checkpoint_every == 0:
+                self._save()
+
+    def _update(self, feed: Feed) -> Outcome:
+        step = self.progress.step
+        # dropout alone uses the global generator; it too starts anew each step
+        torch.manual_seed(derive(self.settings.seed, "dropout", step, self.fabric.global_rank))
+        outcome = self.learner.update(step, feed.step(step))
+        self.progress.step += 1
+        self.progress.loss_count += 1
+        self.loss_sum += outcome.loss
+        finite = torch.isfinite(outcome.loss) & torch.isfinite(outcome.gradient_norm)
+        self.bad_step = torch.where((self.bad_step < 0) & ~finite, float(step + 1), self.bad_step)
+        return outcome
+
+    def _agree(self, seconds: float, interrupt: Interrupt) -> None:
+        """All processes share the first one's clock and any one's wish to stop; several meet for it now and then."""
+        if self.fabric.world_size == 1:
+            self.progress.seconds = seconds
+        elif self.progress.step % self.settings.log_every == 0:
+            self.progress.seconds = self.fabric.broadcast(seconds)
+            interrupt.asked = bool(self._reduce(self.bad_step.new_tensor(float(interrupt.asked)), "max"))
+
+    def _finished(self) -> bool:
+        minutes = self.settings.minutes
+        spent = minutes is not None and self.progress.seconds >= 60 * minutes
+        return self.progress.step >= self.settings.steps or spent
+
+    def _measure(self, outcome: Outcome) -> dict[str, float]:
+        self._check_finite()
+        loss = float(self._reduce(self.loss_sum, "mean")) / self.progress.loss_count
+        self.loss_sum, self.progress.loss_count = torch.zeros_like(self.loss_sum), 0
+        return {
+            "loss": loss,
+            "learning_rate": learning_rate(self.settings, self.progress.step - 1),
+            "gradient_norm": float(outcome.gradient_norm),
+            "seconds": self.progress.seconds,
+        }
+
+    def _check_finite(self) -> None:
+        worst = int(self._reduce(self.bad_step, "max"))
+        if worst >= 0:
+            raise UserError(
+                f"The loss or its gradient stopped being finite at step {worst}; {_newest(self.run)}. "
+                "Try a lower --learning_rate in a new --out."
+            )
+
+    def _validate(self, windows: Windows) -> float:
+        """Mean loss of the averaged weights on fixed sequences, times and noise."""
+        total, count = self.learner.validate(self._feed(windows).validation(self.settings.validate_windows))
+        return float(self._reduce(total, "sum")) / float(self._reduce(count, "sum"))
+
+    def _sample(self) -> None:
+        """Texts from the averaged weights, into the run's folder."""
+        weights = self.learner.averaged()
+        if self.fabric.is_global_zero:
+            denoiser = Denoiser.build(self.config.vocab_size, self.config.model, self.config.settings)
+            denoiser.load_state_dict(weights)
+            model = Model(denoiser.to(self.fabric.device), self.tokenizer, self.config)
+            settings = self.settings
+            texts = model.generate(settings.samples, steps=settings.sample_steps, seed=settings.seed)
+            self.run.write_samples(self.progress.step, texts)
+        self.fabric.barrier()
+
+    def _save(self) -> None:
+        self._check_finite()
+        averaged, training = self.learner.averaged(), self.learner.training()
+        progress = dataclasses.replace(self.progress, loss_sum=float(self._reduce(self.loss_sum, "mean")))
+
+        def fill(folder: Path) -> None:
+            write_model(folder, averaged, self.tokenizer, self.config)
+            save_file(training, folder / TRAINING)
+            (folder / PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)) + "\n", encoding="utf-8")
+
+        if self.fabric.is_global_zero:
+            checkpoint.write(self.run.checkpoints, self.progress.step, fill, self.settings.keep)
+        self.fabric.barrier()
+
+    def _restore(self, display: Display) -> None:
+        """Continue from the newest intact checkpoint, if there is one."""
+        folder = next(checkpoint.intact(self.run.checkpoints, display.say), None)
+        self.fabric.barrier()
+        if folder is None:
+            return
+        self.progress = Progress(**read_json(folder / PROGRESS))
+        self.loss_sum.fill_(self.progress.loss_sum)
+        self.learner.restore(self.progress.step, read_tensors(folder / WEIGHTS), read_tensors(folder / TRAINING))
+        if not self._finished():
+            display.say(f"Continuing {self.run.folder} from step {self.progress.step}.")
+
+    def _feed(self, windows: Windows) -> Feed:
+        fabric, settings = self.fabric, self.settings
+        return Feed(
+            windows=windows,
+            batch=settings.batch,
+            micro_batch=settings.micro_batch or settings.batch // fabric.world_size,
+            seed=settings.seed,
+            rank=fabric.global_rank,
+            world=fabric.world_size,
+            device=fabric.device,
+        )
+
+    def _reduce(self, tensor: Tensor, how: str) -> Tensor:
+        reduced = self.fabric.all_reduce(tensor.clone(), reduce_op=how)
+        assert isinstance(reduced, Tensor)
+        return reduced
+
+    def _summary(self) -> str:
+        settings, fabric = self.settings, self.fabric
+        where = f"{fabric.world_size} x {fabric.device.type}" if fabric.world_size > 1 else fabric.device.type
+        return (
+            f"{settings.method}, {self.size / 1e6:.1f}M parameters, vocabulary {self.config.vocab_size}, "
+            f"{len(self.windows.tokens):,} tokens of text; {settings.steps} steps of {settings.batch} x "
+            f"{settings.length} tokens on {where}, into {settings.out}"
+        )

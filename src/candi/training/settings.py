@@ -1,0 +1,153 @@
+"""Everything a run is made of."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from candi.errors import UserError, unknown
+from candi.methods import METHODS, MethodSettings
+from candi.nets.transformer import TrunkSettings
+
+# What may differ when a run is continued. Everything else would make it another run.
+_FREE = {
+    "out", "cache", "steps", "minutes", "micro_batch", "checkpoint_every", "keep", "log_every",
+    "validate_every", "validate_windows", "sample_every", "samples", "sample_steps",
+    "accelerator", "devices", "nodes", "strategy", "precision", "compile",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """A training run.
+
+    Args:
+        data: Text to learn: a file, a folder, JSON lines, Parquet, hf:OWNER/NAME, or pydoc (Python's own manual).
+        out: Folder of the run. The same command again continues it.
+        method: The diffusion method.
+        valid: Text to validate on; by default the end of the data.
+        valid_fraction: Share of the data kept for validation if there is no separate text.
+        tokenizer: char, bpe:SIZE (trained on the data), or a path: tokenizer.json, or a folder with GPT-2's files.
+        text_field: Column with the text in JSON lines and Parquet.
+        cache: Folder for tokenized data; by default under the user's cache folder.
+        length: Tokens in a sequence.
+        steps: Optimizer steps.
+        minutes: Stop after this much training time, if the steps are not done before.
+        batch: Sequences in a step, over all devices.
+        micro_batch: Sequences on one device at once; smaller ones are accumulated. By default all of its share.
+        seed: Decides the weights at the start, the order of the data and all noise.
+        learning_rate: Of AdamW, constant after the warm-up.
+        warmup: Steps in which the learning rate rises from 0.
+        cooldown: Steps at the end in which the learning rate falls to 0.
+        weight_decay: Of AdamW.
+        beta1: Of AdamW.
+        beta2: Of AdamW.
+        clip: Largest norm of the gradient.
+        ema: Decay of the averaged weights that are used for sampling, reached after a warm-up.
+        checkpoint_every: Steps between checkpoints.
+        keep: Checkpoints kept.
+        log_every: Steps between lines of metrics.csv.
+        validate_every: Steps between validations; 0 for none.
+        validate_windows: Sequences in a validation.
+        sample_every: Steps between samples written to the run's folder; 0 for none.
+        samples: How many are written.
+        sample_steps: In how many sampling steps they are made.
+        accelerator: auto, cpu, cuda or mps.
+        devices: How many on this machine: auto, or a number.
+        nodes: How many machines.
+        strategy: auto, ddp (copies of the model) or fsdp (pieces of it).
+        precision: auto is bf16-mixed on CUDA and float32 elsewhere.
+        compile: Compile the trunk with torch.compile.
+        model: The transformer.
+        settings: Of the method.
+    """
+
+    data: str
+    out: Path
+    method: str = "candi"
+    valid: str | None = None
+    valid_fraction: float = 0.05
+    tokenizer: str = "char"
+    text_field: str = "text"
+    cache: Path | None = None
+    length: int = 256
+    steps: int = 10_000
+    minutes: float | None = None
+    batch: int = 64
+    micro_batch: int | None = None
+    seed: int = 0
+    learning_rate: float = 3e-4
+    warmup: int = 250
+    cooldown: int = 0
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    clip: float = 1.0
+    ema: float = 0.9999
+    checkpoint_every: int = 500
+    keep: int = 2
+    log_every: int = 10
+    validate_every: int = 500
+    validate_windows: int = 128
+    sample_every: int = 500
+    samples: int = 4
+    sample_steps: int = 32
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    devices: Literal["auto"] | int = "auto"
+    nodes: int = 1
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "64-true"] = "auto"
+    compile: bool = False
+    model: TrunkSettings = field(default_factory=TrunkSettings)
+    settings: MethodSettings | None = None
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise unknown("method", self.method, METHODS)
+        if self.settings is None:
+            object.__setattr__(self, "settings", METHODS[self.method]())
+        values = vars(self)
+        for name in ("length", "steps", "batch", "checkpoint_every", "keep", "log_every", "nodes", "sample_steps"):
+            _at_least(name, values[name], 1)
+        for name in ("warmup", "cooldown", "validate_every", "sample_every", "weight_decay", "seed"):
+            _at_least(name, values[name], 0)
+        for name in ("samples", "validate_windows"):
+            _at_least(name, values[name], 1)
+        for name in ("learning_rate", "clip"):
+            if not 0 < values[name] < float("inf"):
+                raise UserError(f"--{name} must be above 0, not {values[name]}.")
+        for name in ("beta1", "beta2", "ema", "valid_fraction"):
+            if not 0 <= values[name] < 1:
+                raise UserError(f"--{name} must be in [0, 1), not {values[name]}.")
+        if self.micro_batch is not None:
+            _at_least("micro_batch", self.micro_batch, 1)
+        if self.minutes is not None and self.minutes <= 0:
+            raise UserError(f"--minutes must be above 0, not {self.minutes}.")
+
+    def to_json(self) -> dict[str, Any]:
+        """The method's settings stand under its name."""
+        values = dataclasses.asdict(self)
+        values[self.method] = values.pop("settings")
+        return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
+
+    def differences(self, earlier: dict[str, Any]) -> list[str]:
+        """Fields that make this another run than `earlier` (a `to_json`)."""
+        now = _flat({k: v for k, v in self.to_json().items() if k not in _FREE})
+        then = _flat({k: v for k, v in earlier.items() if k not in _FREE})
+        return [
+            f"{name} was {then.get(name)!r} and is now {now.get(name)!r}"
+            for name in sorted(now.keys() | then.keys())
+            if now.get(name) != then.get(name)
+        ]
+
+
+def _at_least(name: str, value: float, least: int) -> None:
+    if value < least:
+        raise UserError(f"--{name} must be at least {least}, not {value}.")
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat
