@@ -6,7 +6,7 @@ together.
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from candi.errors import UserError
 
 
+@runtime_checkable
 class Schedule(Protocol):
     def __call__(self, t: Tensor) -> Tensor: ...
 

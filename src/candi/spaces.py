@@ -7,11 +7,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from candi.codebook import Codebook
 from candi.nets.prediction import Prediction
@@ -113,7 +113,7 @@ class Projected(Space):
 
     def _factor(self) -> Tensor:
         """C, with C C^T = W^T W."""
-        gram = _gram(self.codebook.weight)
+        gram: Tensor = _Gram.apply(self.codebook.weight)
         # one part in a million of the mean eigenvalue keeps float32 Cholesky safe
         jitter = 1e-6 * gram.diagonal().mean().detach()
         return torch.linalg.cholesky(gram + jitter * torch.eye(len(gram), device=gram.device, dtype=gram.dtype))
@@ -150,15 +150,30 @@ def _full_precision(like: Tensor) -> torch.autocast:
     return torch.autocast(like.device.type, enabled=False)
 
 
-def _gram(weight: Tensor) -> Tensor:
-    """W^T W [D, D] of the normalised rows, a few thousand rows at a time and recomputed in the backward pass,
-    so that no second table of V rows is held."""
+class _Gram(torch.autograd.Function):
+    """W^T W [D, D] of the normalised rows, a few thousand rows at a time: no second table of V rows is held.
 
-    def of_rows(part: Tensor) -> Tensor:
-        unit = F.normalize(part, dim=-1)
-        return unit.T @ unit
+    With n = w/|w| and G' the gradient of G = sum n n^T: dn = (G' + G'^T) n, dw = (dn - n (n.dn))/|w|.
+    """
 
-    parts = [
-        checkpoint(of_rows, part, use_reentrant=False, preserve_rng_state=False) for part in weight.split(4096)
-    ]
-    return torch.stack(parts).sum(0)
+    ROWS = 4096
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(weight)
+        gram = weight.new_zeros(weight.shape[1], weight.shape[1])
+        for part in weight.split(_Gram.ROWS):
+            unit = F.normalize(part, dim=-1)
+            gram.addmm_(unit.T, unit)
+        return gram
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:
+        (weight,) = ctx.saved_tensors
+        out = torch.empty_like(weight)
+        for part, target in zip(weight.split(_Gram.ROWS), out.split(_Gram.ROWS), strict=True):
+            unit = F.normalize(part, dim=-1)
+            pull = unit @ (slope + slope.T)
+            pull -= unit * (unit * pull).sum(-1, keepdim=True)
+            torch.div(pull, part.norm(dim=-1, keepdim=True), out=target)
+        return out

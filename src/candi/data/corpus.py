@@ -9,17 +9,18 @@ import lzma
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from candi.errors import UserError
 
 PYDOC = "pydoc"  # text that every Python carries
 HUB = "hf:"  # hf:owner/name or hf:owner/name:split
-_OPENERS: dict[str, Callable[..., IO[str]]] = {
-    ".xz": cast(Callable[..., IO[str]], lzma.open),
-    ".gz": cast(Callable[..., IO[str]], gzip.open),
-    ".bz2": cast(Callable[..., IO[str]], bz2.open),
+_OPENERS: dict[str, Callable[..., TextIOWrapper]] = {
+    ".xz": cast(Callable[..., TextIOWrapper], lzma.open),
+    ".gz": cast(Callable[..., TextIOWrapper], gzip.open),
+    ".bz2": cast(Callable[..., TextIOWrapper], bz2.open),
 }
 _JSON, _PARQUET, _TEXT = {".jsonl", ".ndjson", ".json"}, {".parquet"}, {".txt", ".text", ".md", ".rst", ""}
 _PIECE = 1 << 22  # characters read at once
@@ -125,7 +126,7 @@ def _kind(path: Path) -> str:
     return Path(path.stem).suffix.lower() if path.suffix in _OPENERS else path.suffix.lower()
 
 
-def _open(path: Path) -> IO[str]:
+def _open(path: Path) -> TextIOWrapper:
     return _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8")
 
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import nn
 
@@ -58,6 +58,7 @@ class Method(nn.Module, ABC):
         """The tokens of a state; where they are not known yet, what the state looks like."""
 
 
+@runtime_checkable
 class MethodSettings(Protocol):
     """The plain values that describe a method in a configuration, and how to build it from them."""
 

@@ -31,9 +31,7 @@ class MDLM(Method):
         return State(torch.ones(len(x0), device=x0.device, dtype=self.codebook.weight.dtype), known, x0)
 
     def embed(self, state: State) -> Hidden:
-        return torch.where(
-            state.known[..., None], self.codebook.lookup(state.tokens), self.codebook.blank()
-        )
+        return torch.where(state.known[..., None], self.codebook.lookup(state.tokens), self.codebook.blank())
 
     def clock(self, state: State) -> Times:
         return torch.zeros_like(state.t)

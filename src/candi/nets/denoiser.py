@@ -4,11 +4,10 @@ from torch import nn
 
 from candi.codebook import Codebook
 from candi.methods.base import Method, MethodSettings
+from candi.nets.head import Head
 from candi.nets.prediction import Prediction
 from candi.nets.transformer import Transformer, TrunkSettings
-from candi.rng import Rng
 from candi.state import State
-from candi.types import PerToken, Times, Tokens
 
 
 class Denoiser(nn.Module):
@@ -17,10 +16,7 @@ class Denoiser(nn.Module):
     def __init__(self, method: Method, trunk: Transformer) -> None:
         super().__init__()
         self.method, self.trunk = method, trunk
-        self.head = nn.Linear(method.codebook.width, method.codebook.vocab_size)
-        # the first prediction is uniform, so the first loss is log V
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        self.head = Head(method.codebook.width, method.codebook.vocab_size)
 
     @classmethod
     def build(cls, vocab_size: int, trunk: TrunkSettings, method: MethodSettings) -> "Denoiser":
@@ -30,16 +26,3 @@ class Denoiser(nn.Module):
     def forward(self, state: State) -> Prediction:
         features = self.trunk(self.method.embed(state), self.method.clock(state))
         return Prediction(features, self.head, self.method.codebook.vocab_size, ~state.known)
-
-
-class Objective(nn.Module):
-    """The whole training computation in one forward pass, which is what DDP and FSDP need to see."""
-
-    def __init__(self, denoiser: Denoiser) -> None:
-        super().__init__()
-        self.denoiser = denoiser
-
-    def forward(self, x0: Tokens, t: Times, rng: Rng) -> PerToken:
-        method = self.denoiser.method
-        state = method.corrupt(x0, t, rng)
-        return method.loss(self.denoiser(state), state, x0)

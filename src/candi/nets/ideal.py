@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from candi.methods.base import Method
+from candi.nets.head import Mapped
 from candi.nets.prediction import Prediction
 from candi.state import State
 
@@ -31,4 +32,4 @@ class IdealDenoiser(nn.Module):
         posterior = torch.softmax(self.log_prior + evidence, dim=-1)  # [B, S]
         belongs = F.one_hot(self.sequences, self.vocab_size).to(posterior.dtype)  # [S, L, V]
         marginals = torch.einsum("bs,slv->blv", posterior, belongs)
-        return Prediction(marginals.log(), lambda rows: rows, self.vocab_size, ~state.known)
+        return Prediction(marginals.log(), Mapped(lambda rows: rows), self.vocab_size, ~state.known)

@@ -19,9 +19,7 @@ class Clock(nn.Module):
         super().__init__()
         spread = torch.linspace(math.log(0.25), math.log(64.0), waves)  # periods from 25 down to 0.1
         self.register_buffer("frequencies", spread.exp(), persistent=False)
-        self.mlp = nn.Sequential(
-            nn.Linear(2 * waves, conditioning), nn.SiLU(), nn.Linear(conditioning, conditioning)
-        )
+        self.mlp = nn.Sequential(nn.Linear(2 * waves, conditioning), nn.SiLU(), nn.Linear(conditioning, conditioning))
 
     def forward(self, clock: Times) -> Float[Tensor, "B C"]:
         angle = clock[:, None] * self.frequencies
@@ -29,9 +27,7 @@ class Clock(nn.Module):
         return conditioning
 
 
-def modulate(
-    hidden: Hidden, shift: Float[Tensor, "B 1 D"], scale: Float[Tensor, "B 1 D"]
-) -> Hidden:
+def modulate(hidden: Hidden, shift: Float[Tensor, "B 1 D"], scale: Float[Tensor, "B 1 D"]) -> Hidden:
     """adaLN: norm(h) (1 + scale) + shift."""
     return F.layer_norm(hidden, hidden.shape[-1:]) * (1 + scale) + shift
 
@@ -60,9 +56,7 @@ class Attention(nn.Module):
     def forward(self, hidden: Hidden, angles: Float[Tensor, "2 L half"]) -> Hidden:
         batch, length, width = hidden.shape
         q, k, v = self.qkv(hidden).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(
-            rotate(q, angles), rotate(k, angles), v, is_causal=self.causal
-        )
+        mixed = F.scaled_dot_product_attention(rotate(q, angles), rotate(k, angles), v, is_causal=self.causal)
         out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         return out
 
@@ -73,17 +67,13 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int, conditioning: int, dropout: float, causal: bool) -> None:
         super().__init__()
         self.attention = Attention(width, heads, causal)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width)
-        )
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
         self.adaptive = nn.Linear(conditioning, 6 * width)
         nn.init.zeros_(self.adaptive.weight)
         nn.init.zeros_(self.adaptive.bias)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, hidden: Hidden, conditioning: Float[Tensor, "B C"], angles: Float[Tensor, "2 L half"]
-    ) -> Hidden:
+    def forward(self, hidden: Hidden, conditioning: Float[Tensor, "B C"], angles: Float[Tensor, "2 L half"]) -> Hidden:
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.adaptive(conditioning)[:, None].chunk(6, dim=-1)
         attended = self.attention(modulate(hidden, shift_a, scale_a), angles)
         hidden = hidden + gate_a * self.dropout(attended)

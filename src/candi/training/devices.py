@@ -10,7 +10,7 @@ from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning.fabric.strategies.strategy import Strategy
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from candi.errors import UserError
@@ -20,7 +20,8 @@ from candi.training.settings import TrainSettings
 
 def connect(settings: TrainSettings) -> Fabric:
     """The Fabric of a run; its processes are not launched yet."""
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    for name in ("lightning.fabric", "lightning.pytorch"):  # whichever was imported last does the talking
+        logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", ".*ModelParallelStrategy.*experimental.*")
     accelerator = _accelerator(settings)
     devices = _count(settings, accelerator)
@@ -97,3 +98,10 @@ def placed_like(full: Tensor, reference: Tensor) -> Tensor:
     if isinstance(reference, DTensor):
         return distribute_tensor(full, reference.device_mesh, reference.placements)
     return full
+
+
+def rewritten(module: nn.Module) -> None:
+    """After weights were written: forget gathered copies of them, which FSDP keeps for the parts outside the blocks."""
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()

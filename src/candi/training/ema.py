@@ -1,6 +1,6 @@
 """Averaged weights."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -20,14 +20,16 @@ class EMA:
         torch._foreach_lerp_(self.shadow, [p.detach() for p in self.parameters], 1 - decay)
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
-        """The model holds the averaged weights inside the block and its own again after it."""
+    def applied(self, rewritten: Callable[[], None]) -> Iterator[None]:
+        """The model holds the averaged weights inside the block and its own again after it; `rewritten` is told."""
         own = [parameter.detach().clone() for parameter in self.parameters]
         self._write(self.shadow)
+        rewritten()
         try:
             yield
         finally:
             self._write(own)
+            rewritten()
 
     @torch.no_grad()
     def _write(self, values: Sequence[Tensor]) -> None:

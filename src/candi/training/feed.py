@@ -5,20 +5,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 from candi.data.batches import Windows
 from candi.rng import Rng, derive
-from candi.types import Times, Tokens
-
-T_MIN = 1e-3  # the loss weight 1/t is kept finite
+from candi.types import Tokens
 
 
 @dataclass(frozen=True)
 class MicroBatch:
+    """Some rows of a global batch of `rows`."""
+
     x0: Tokens
-    t: Times
+    row: Int[Tensor, "B"]
+    rows: int
     rng: Rng
 
 
@@ -57,14 +59,8 @@ class Feed:
             yield self._micro(sequences[list(rows)], list(rows), seeds, len(sequences))
 
     def _micro(self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int) -> MicroBatch:
-        rng = Rng.per_row(seeds, self.device)
-        index = torch.tensor(rows, device=self.device)
-        return MicroBatch(_to(x0, self.device), stratified(index, batch, rng), rng)
-
-
-def stratified(index: Tensor, batch: int, rng: Rng) -> Times:
-    """t_i = t_min + (1 - t_min) (i + u_i)/B: one time in each of B equal intervals of the global batch."""
-    return T_MIN + (1 - T_MIN) * (index + rng.uniform(len(index))) / batch
+        row = torch.tensor(rows, device=self.device)
+        return MicroBatch(_to(x0, self.device), row, batch, Rng.per_row(seeds, self.device))
 
 
 def _to(array: NDArray[np.int64], device: torch.device) -> Tensor:

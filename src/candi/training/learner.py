@@ -8,10 +8,11 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor
 
-from candi.nets.denoiser import Denoiser, Objective
-from candi.training.devices import gathered, placed_like
+from candi.nets.denoiser import Denoiser
+from candi.training.devices import gathered, placed_like, rewritten
 from candi.training.ema import EMA
 from candi.training.feed import MicroBatch
+from candi.training.objective import Objective
 from candi.training.optim import adamw, learning_rate
 from candi.training.settings import TrainSettings
 
@@ -49,7 +50,7 @@ class Learner:
         for index, micro in enumerate(micro_batches):
             last = index == len(micro_batches) - 1
             with nullcontext() if last else self.fabric.no_backward_sync(self.objective):
-                loss = self.objective(micro.x0, micro.t, micro.rng).mean() / len(micro_batches)
+                loss = self.objective(micro.x0, micro.row, micro.rows, micro.rng).mean() / len(micro_batches)
                 self.fabric.backward(loss)
             total += loss.detach()
         norm = self.fabric.clip_gradients(
@@ -66,9 +67,9 @@ class Learner:
         """Sum and count of this process's losses under the averaged weights."""
         self.objective.eval()
         sums = torch.zeros(2, device=self.fabric.device)
-        with self.ema.applied():
+        with self.ema.applied(lambda: rewritten(self.objective)):
             for micro in micro_batches:
-                losses = self.objective(micro.x0, micro.t, micro.rng)
+                losses = self.objective(micro.x0, micro.row, micro.rows, micro.rng)
                 sums += torch.stack([losses.sum(), losses.new_tensor(losses.numel())])
         return sums[0], sums[1]
 

@@ -127,15 +127,15 @@ class Training:
                 return checkpoint.found(self.run.checkpoints)[0]
             display.say(self._summary())
             display.begin(self.progress.step)
-            metrics = Metrics(self.run.folder, self.progress.step) if self.fabric.is_global_zero else None
-            try:
-                with graceful() as interrupt:
+            with graceful() as interrupt:
+                metrics = Metrics(self.run.folder, self.progress.step) if self.fabric.is_global_zero else None
+                try:
                     self._steps(display, metrics, interrupt)
-                if not self._finished():
-                    display.say(f"Stopped at step {self.progress.step} and saved; the same command continues.")
-            finally:
-                if metrics is not None:
-                    metrics.close()
+                finally:
+                    if metrics is not None:
+                        metrics.close()
+            if not self._finished():
+                display.say(f"Stopped at step {self.progress.step} and saved; the same command continues.")
         return checkpoint.found(self.run.checkpoints)[0]
 
     def _steps(self, display: Display, metrics: Metrics | None, interrupt: Interrupt) -> None:
@@ -143,9 +143,10 @@ class Training:
         feed = self._feed(self.windows)
         begun = time.monotonic() - progress.seconds
         logged, logged_at = progress.step, time.monotonic()
-        while not (interrupt.asked or self._finished()):
+        stopped = False
+        while not (stopped or self._finished()):
             outcome = self._update(feed)
-            self._agree(time.monotonic() - begun, interrupt)
+            stopped = self._agree(time.monotonic() - begun, interrupt)
             display.advance(progress.step)
             last = self._finished()
             values: dict[str, float] = {}
@@ -161,7 +162,7 @@ class Training:
                 metrics.write(progress.step, values)
             if settings.sample_every and (last or progress.step % settings.sample_every == 0):
                 self._sample()
-            if last or interrupt.asked or progress.step % settings.checkpoint_every == 0:
+            if last or stopped or progress.step % settings.checkpoint_every == 0:
                 self._save()
 
     def _update(self, feed: Feed) -> Outcome:
@@ -176,13 +177,15 @@ class Training:
         self.bad_step = torch.where((self.bad_step < 0) & ~finite, float(step + 1), self.bad_step)
         return outcome
 
-    def _agree(self, seconds: float, interrupt: Interrupt) -> None:
+    def _agree(self, seconds: float, interrupt: Interrupt) -> bool:
         """All processes share the first one's clock and any one's wish to stop; several meet for it now and then."""
         if self.fabric.world_size == 1:
             self.progress.seconds = seconds
-        elif self.progress.step % self.settings.log_every == 0:
-            self.progress.seconds = self.fabric.broadcast(seconds)
-            interrupt.asked = bool(self._reduce(self.bad_step.new_tensor(float(interrupt.asked)), "max"))
+            return interrupt.asked
+        if self.progress.step % self.settings.log_every:
+            return False
+        self.progress.seconds = self.fabric.broadcast(seconds)
+        return bool(self._reduce(self.bad_step.new_tensor(float(interrupt.asked)), "max"))
 
     def _finished(self) -> bool:
         minutes = self.settings.minutes

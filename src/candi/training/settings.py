@@ -96,7 +96,7 @@ class TrainSettings:
     devices: Literal["auto"] | int = "auto"
     nodes: int = 1
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
-    precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "64-true"] = "auto"
+    precision: Literal["auto", "32-true", "bf16-mixed", "64-true"] = "auto"
     compile: bool = False
     model: TrunkSettings = field(default_factory=TrunkSettings)
     settings: MethodSettings | None = None

@@ -1,0 +1,164 @@
+"""CANDI against the exact posterior of a small correlated distribution."""
+
+import pytest
+import torch
+
+from candi.codebook import Codebook
+from candi.methods import CANDI, MDLM, CandiSettings
+from candi.nets.denoiser import Denoiser
+from candi.nets.transformer import Transformer, TrunkSettings
+from candi.rng import Rng
+from candi.schedules import RankLinear
+from candi.spaces import SPACES
+from candi.state import State
+from tests.toys import Toy
+
+TOY = Toy(vocab_size=6, length=4, support=24)
+N = 20_000
+# The prior N(0, sigma(1)^2) forgets the mean of the data only as sigma(1) grows: at rank 0.4 (sigma 2.8) that alone
+# leaves a total variation of 0.02, at 0.48 (sigma 14) less than the samples can show.
+RANKS = RankLinear(0.1, 0.48)
+
+
+def _candi(space: str = "onehot", width: int = 8, sigma=RANKS, **options) -> CANDI:
+    codebook = Codebook(TOY.vocab_size, width)
+    return CANDI(codebook, space=SPACES[space](codebook), sigma=sigma, **options)
+
+
+@pytest.fixture(scope="module")
+def floor() -> float:
+    """What n samples of the truth itself show, the largest of twenty tries."""
+    return max(TOY.distance(TOY.truth(N, seed)) for seed in range(20))
+
+
+@pytest.mark.parametrize("inference", ["exact", "approximate"])
+@pytest.mark.parametrize("solver", ["ddim", "euler", "ancestral"])
+def test_sampling_reaches_the_truth(double, floor, solver, inference):
+    """Identity 1. At 256 steps what is left of the discretisation may add 0.005, a twentieth of the error at 8."""
+    method = _candi()
+    coarse = TOY.distance(TOY.sample(method, N, 8, solver=solver, inference=inference))
+    fine = TOY.distance(TOY.sample(method, N, 256, solver=solver, inference=inference))
+    assert fine < floor + 0.005
+    assert coarse > 0.08
+
+
+@pytest.mark.parametrize("space", ["projected", "embedding"])
+def test_the_other_spaces_reach_it_too(double, floor, space):
+    """Width 4 < V: the projection loses information, and the posterior of what is left is still sampled exactly."""
+    assert TOY.distance(TOY.sample(_candi(space, width=4), N, 256)) < floor + 0.005
+
+
+def test_ddim_beats_euler_at_four_steps(double):
+    """By a third or so; the noise of a distance at n = 20,000 is below 0.005."""
+    method = _candi()
+    ddim, euler = (TOY.distance(TOY.sample(method, N, 4, solver=solver)) for solver in ("ddim", "euler"))
+    assert ddim < euler - 0.03
+
+
+def test_infilling_samples_the_conditional(double):
+    """Given the first token, the rest must follow p(x | x_1); known tokens are checked at every step on the way."""
+    method = _candi()
+    first = int(TOY.sequences[0, 0])
+    mine = TOY.sequences[:, 0] == first
+    share = TOY.probabilities[mine] / TOY.probabilities[mine].sum()
+    x0 = torch.zeros(N, 4, dtype=torch.long)
+    x0[:, 0] = first
+    known = torch.zeros(N, 4, dtype=torch.bool)
+    known[:, 0] = True
+    samples = TOY.complete(method, x0, known, 128)
+    seen = torch.stack([(samples == sequence).all(-1).double().mean() for sequence in TOY.sequences[mine]])
+    # total variation within the conditional support; its floor at n = 20,000 is below 0.01
+    assert 0.5 * float((seen - share).abs().sum()) < 0.02
+    assert int(mine.sum()) > 1
+
+
+def test_masked_diffusion_reaches_the_truth_too(double, floor):
+    codebook = Codebook(TOY.vocab_size, 8)
+    assert TOY.distance(TOY.sample(MDLM(codebook), N, 256)) < floor + 0.005
+
+
+def test_the_masked_loss_of_the_exact_posterior_is_the_entropy(double):
+    """Identity 2 for masking. 40,000 stratified times; tolerance four standard errors."""
+    method = MDLM(Codebook(TOY.vocab_size, 8))
+    n = 40_000
+    t = 1e-3 + (1 - 1e-3) * (torch.arange(n) + 0.5) / n
+    x0 = TOY.truth(n, seed=3)
+    state = method.corrupt(x0, t, Rng.from_seed(4))
+    per_sequence = method.loss(TOY.ideal(method)(state), state, x0).sum(-1)
+    error = float(per_sequence.std()) / n**0.5
+    assert abs(float(per_sequence.mean()) - TOY.entropy()) < 4 * error
+
+
+def test_noise_leaks_information(double):
+    """CANDI's loss is below the entropy, so it is no bound, and says so."""
+    method = _candi(sigma=RankLinear(0.05, 0.25))
+    x0 = TOY.truth(20_000, seed=3)
+    t = (torch.arange(20_000) + 0.5) / 20_000
+    state = method.corrupt(x0, t, Rng.from_seed(4))
+    assert float(method.loss(TOY.ideal(method)(state), state, x0).sum(-1).mean()) < 0.8 * TOY.entropy()
+    assert not CANDI.bound
+
+
+def test_bias_weight_one_is_masked_diffusion(double):
+    """Identity 4: the same logits as MDLM with b as its mask vector, given the same trunk and clock."""
+    codebook = Codebook(30, 16)
+    trunk = Transformer(TrunkSettings(width=16, blocks=2, heads=2, conditioning=8))
+    with torch.no_grad():
+        for parameter in trunk.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    hybrid = Denoiser(CANDI(codebook, space=SPACES["embedding"](codebook), sigma=RANKS, bias_weight=1.0), trunk)
+    masked = Denoiser(MDLM(codebook), trunk)
+    torch.nn.init.normal_(hybrid.head.weight)
+    masked.head = hybrid.head
+    masked.method.clock = hybrid.method.clock
+    state = hybrid.method.corrupt(torch.randint(30, (5, 7)), torch.rand(5), Rng.from_seed(0))
+    plain = State(state.t, state.known, state.tokens)
+    torch.testing.assert_close(hybrid(state).log_probs(), masked(plain).log_probs(), rtol=0, atol=1e-12)
+    half = Denoiser(CANDI(codebook, space=SPACES["embedding"](codebook), sigma=RANKS, bias_weight=0.5), trunk)
+    half.head = hybrid.head
+    assert (half(state).log_probs() - masked(plain).log_probs()).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_exact_preconditioning_gives_noisy_inputs_unit_size(double, space):
+    """E|c_in y|^2 = 1 at any sigma; the paper's c_in lets it grow with V."""
+    codebook = Codebook(50, 12)
+    x0 = torch.randint(50, (400, 50))
+    t = torch.linspace(0, 1, 400)
+    sizes = {}
+    for exact in (True, False):
+        method = CANDI(codebook, space=SPACES[space](codebook), sigma=RANKS, bias_weight=0.0, exact_scale=exact)
+        state = method.corrupt(x0, t, Rng.from_seed(0))
+        state = State(state.t, torch.zeros_like(state.known), state.tokens, state.values)
+        sizes[exact] = float(method.embed(state).detach().square().sum(-1).mean())
+    assert abs(sizes[True] - 1) < 0.02  # 20,000 vectors of 12 or more dimensions: below half of that at four sigma
+    assert sizes[False] > 5
+
+
+def test_known_positions_show_their_token_and_nothing_else(double):
+    method = _candi()
+    state = method.corrupt(TOY.truth(50, seed=0), torch.rand(50), Rng.from_seed(0))
+    embedded = method.embed(state)
+    torch.testing.assert_close(embedded[state.known], method.codebook.lookup(state.tokens)[state.known])
+
+
+def test_exact_and_approximate_inference_reveal_the_same_positions(double):
+    method = _candi()
+    x0 = torch.zeros(8, 4, dtype=torch.long)
+    rngs = Rng.from_seed(1), Rng.from_seed(1)
+    starts = [method.prior(x0, x0.bool(), rng) for rng in rngs]
+    with torch.no_grad():
+        prediction = TOY.ideal(method)(starts[0])
+    s = torch.full((8,), 0.5)
+    exact, approximate = (
+        method.step(start, prediction, s, rng, inference=inference)
+        for start, rng, inference in zip(starts, rngs, ("exact", "approximate"), strict=True)
+    )
+    assert torch.equal(exact.known, approximate.known)
+    assert torch.equal(exact.tokens[exact.known], approximate.tokens[exact.known])
+    assert not torch.allclose(exact.values, approximate.values)
+
+
+def test_the_default_space_follows_the_vocabulary():
+    kinds = {V: type(CandiSettings().build(Codebook(V, 16)).space).__name__ for V in (10, 16, 17, 100)}
+    assert kinds == {10: "Projected", 16: "Projected", 17: "Embedding", 100: "Embedding"}

@@ -1,0 +1,69 @@
+"""A small distribution whose every posterior is known, and how far samples are from it."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from candi.methods.base import Method
+from candi.nets.ideal import IdealDenoiser
+from candi.rng import Rng
+from candi.sampling.walk import stepper, times, walk
+from candi.state import State
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Correlated sequences: a support drawn from a Markov chain, so that positions depend on each other strongly."""
+
+    vocab_size: int = 6
+    length: int = 4
+    support: int = 24
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        random = torch.Generator().manual_seed(self.seed)
+        move = torch.softmax(
+            2 * torch.randn(self.vocab_size, self.vocab_size, generator=random, dtype=torch.float64), -1
+        )
+        start = torch.softmax(torch.randn(self.vocab_size, generator=random, dtype=torch.float64), -1)
+        every = torch.cartesian_prod(*[torch.arange(self.vocab_size)] * self.length)
+        weight = start[every[:, 0]]
+        for i in range(1, self.length):
+            weight = weight * move[every[:, i - 1], every[:, i]]
+        chosen = torch.multinomial(weight, self.support, generator=random)
+        object.__setattr__(self, "sequences", every[chosen])
+        object.__setattr__(self, "probabilities", weight[chosen] / weight[chosen].sum())
+
+    def ideal(self, method: Method) -> IdealDenoiser:
+        return IdealDenoiser(method, self.sequences, self.probabilities, self.vocab_size)
+
+    def truth(self, n: int, seed: int) -> Tensor:
+        random = torch.Generator().manual_seed(seed)
+        return self.sequences[torch.multinomial(self.probabilities, n, replacement=True, generator=random)]
+
+    def entropy(self) -> float:
+        return float(-(self.probabilities * self.probabilities.log()).sum())
+
+    def distance(self, samples: Tensor) -> float:
+        """Total variation between the samples' histogram and the truth."""
+        code = self.vocab_size ** torch.arange(self.length)
+        size = self.vocab_size**self.length
+        expected = torch.zeros(size, dtype=torch.float64).index_put(
+            ((self.sequences * code).sum(-1),), self.probabilities
+        )
+        seen = torch.bincount((samples * code).sum(-1), minlength=size) / len(samples)
+        return 0.5 * float((seen - expected).abs().sum())
+
+    def sample(self, method: Method, n: int, steps: int, seed: int = 0, **options: str) -> Tensor:
+        nothing = torch.zeros(n, self.length, dtype=torch.long)
+        return self.complete(method, nothing, nothing.bool(), steps, seed, **options)
+
+    def complete(self, method: Method, x0: Tensor, known: Tensor, steps: int, seed: int = 0, **options: str) -> Tensor:
+        state: State
+        rng = Rng.from_seed(seed)
+        with torch.no_grad():
+            start = method.prior(x0, known, rng)
+            for state in walk(self.ideal(method), stepper(method, **options), start, times(steps), rng):
+                assert torch.equal(state.tokens[known], x0[known]), "a step changed a given token"
+        return method.decode(state)

@@ -1,0 +1,52 @@
+"""The number of devices does not change what is learned."""
+
+import pytest
+
+from tests.training.runs import finish, losses, start, train_here
+
+pytestmark = pytest.mark.usefixtures("cache")
+STEPS = 24
+
+
+def _close(one, other) -> None:
+    """Sums in another order: a few units in the last place of float32, grown over 24 steps."""
+    assert [row[0] for row in one] == [row[0] for row in other]
+    for a, b in zip(one[1:], other[1:], strict=True):
+        assert [float(x or 0) for x in a] == pytest.approx([float(x or 0) for x in b], rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory, cache):
+    out = tmp_path_factory.mktemp("alone") / "run"
+    train_here(out, steps=STEPS, validate_every=8)
+    return losses(out)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_give_the_losses_of_one(tmp_path, alone, strategy):
+    """gloo on the CPU. Validation swaps weights in and out on the way, and the run is continued once."""
+    out = tmp_path / "run"
+    finish(start(out, steps=STEPS // 2, validate_every=8, devices=2, strategy=strategy))
+    finish(start(out, steps=STEPS, validate_every=8, devices=2, strategy=strategy))
+    # a validation follows the last step of each part; the run that was never parted has none at step 12
+    _close([row for row in losses(out) if row[0] != "12"], [row for row in alone if row[0] != "12"])
+
+
+def test_micro_batches_give_the_losses_of_whole_ones(tmp_path, alone):
+    out = tmp_path / "run"
+    train_here(out, steps=STEPS, validate_every=8, micro_batch=1)
+    _close(losses(out), alone)
+
+
+def test_bfloat16_trains_to_nearly_the_same_losses(tmp_path, alone):
+    """Eight bits of mantissa: within two percent."""
+    out = tmp_path / "run"
+    train_here(out, steps=STEPS, validate_every=8, precision="bf16-mixed")
+    for a, b in zip(losses(out)[1:], alone[1:], strict=True):
+        assert float(a[1]) == pytest.approx(float(b[1]), rel=0.02)
+
+
+def test_a_compiled_trunk_gives_the_same_losses(tmp_path, alone):
+    out = tmp_path / "run"
+    finish(start(out, steps=8, validate_every=8, compile=True))  # apart: the compiler does not like checked types
+    _close(losses(out), alone[: len(losses(out))])
