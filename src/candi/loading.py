@@ -14,8 +14,7 @@ _HUB = "hf:"
 
 def load(path: str | Path, device: torch.device | str = "auto") -> Model:
     """The model of a run (its newest intact checkpoint), of a checkpoint's folder, or of the hub (hf:OWNER/NAME)."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = _device(device)
     if str(path).startswith(_HUB):
         return Model.from_pretrained(str(path).removeprefix(_HUB), device=device)
     return read_model(find(Path(path).expanduser()), device)
@@ -34,6 +33,16 @@ def find(folder: Path) -> Path:
             return newest
         raise UserError(f"{folder} has no intact checkpoint yet; let its training reach the first one.")
     raise UserError(f"{folder} is neither a run nor a checkpoint: it holds no config.json.")
+
+
+def _device(device: torch.device | str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):  # torch asserts that it was built for the device
+        raise UserError(f"There is no device {str(device)!r} on this machine; use auto, cpu or cuda.") from None
+    return torch.device(device)
 
 
 def _report(text: str) -> None:

@@ -41,13 +41,14 @@ class Model(
 ):
     """A denoiser and its tokenizer."""
 
-    def __init__(self, denoiser: Denoiser, tokenizer: Tokenizer, config: ModelConfig) -> None:
-        if tokenizer.vocab_size != config.vocab_size:
+    def __init__(self, denoiser: Denoiser, tokenizer: Tokenizer, recipe: ModelConfig) -> None:
+        # the argument is no `config`: the hub mixin would fill one of that name by itself
+        if tokenizer.vocab_size != recipe.vocab_size:
             raise UserError(
                 f"The tokenizer has {tokenizer.vocab_size} tokens but the model was trained with "
-                f"{config.vocab_size}; use the tokenizer.json that was saved with the model."
+                f"{recipe.vocab_size}; use the tokenizer.json that was saved with the model."
             )
-        self.denoiser, self.tokenizer, self.config = denoiser.eval(), tokenizer, config
+        self.denoiser, self.tokenizer, self.config = denoiser.eval(), tokenizer, recipe
 
     @property
     def device(self) -> torch.device:

@@ -1,0 +1,37 @@
+# make demo   set up, train a small model for at most three minutes and watch it write
+# make test   set up, then ruff, mypy and pytest
+# make clean  remove what the two have made
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+DEMO := runs/demo
+
+.PHONY: demo test clean
+.NOTPARALLEL:
+
+demo: $(STAMP)
+	@$(RUN) -m candi train --preset demo --out $(DEMO)
+	@$(RUN) -m candi sample $(DEMO) --steps 16 --temperature 0.7 --watch
+	@echo 'Try next:'
+	@echo '  $(VENV)/bin/candi sample $(DEMO) --watch --seed 1 --prompt "The "'
+	@echo '  $(VENV)/bin/candi sample $(DEMO) --n 4 --steps 64 --temperature 0.7'
+	@echo '  $(VENV)/bin/candi sample $(DEMO) --infill "The ________ statement is used to ________" --watch'
+	@echo '  $(VENV)/bin/candi train --preset demo --data YOUR.txt --out runs/mine'
+
+test: $(STAMP)
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+	@$(RUN) -m mypy
+	@$(RUN) -m pytest -n 2
+
+# torch first and by its exact version, so that nothing else chooses one; -c pins all the rest
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache .mypy_cache

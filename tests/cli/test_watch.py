@@ -1,0 +1,49 @@
+import io
+
+import pytest
+from rich.console import Console
+
+import candi
+from candi.cli.watch import CLEAN, GIVEN, NOISY, REVEALED, frames, watch
+from tests.training.runs import train_here
+
+pytestmark = pytest.mark.usefixtures("cache")
+OPTIONS = {"steps": 4, "prompt": "ab", "length": 12, "seed": 0}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, cache) -> candi.Model:
+    out = tmp_path_factory.mktemp("watch") / "run"
+    train_here(out, steps=10)
+    return candi.load(out)
+
+
+def test_positions_are_told_apart(model):
+    seen = list(frames(model, OPTIONS, 0))
+    assert len(seen) == 5
+    assert all(frame.kinds[:2] == [GIVEN, GIVEN] for frame in seen)
+    assert seen[0].kinds[2:] == [NOISY] * 10
+    assert NOISY not in seen[-1].kinds
+    for earlier, later in zip(seen[:-1], seen[1:], strict=True):
+        for before, now in zip(earlier.kinds, later.kinds, strict=True):
+            allowed = {GIVEN: {GIVEN}, CLEAN: {CLEAN}, REVEALED: {CLEAN}, NOISY: {NOISY, REVEALED}}
+            assert now in allowed[before]
+    assert "".join(seen[-1].pieces) == model.generate(**OPTIONS)[0]
+
+
+@pytest.mark.parametrize("width", [30, 200])
+def test_a_terminal_of_any_width_shows_colours(model, width):
+    screen = io.StringIO()
+    watch(model, 1, OPTIONS, Console(file=screen, force_terminal=True, width=width, color_system="standard"))
+    shown = screen.getvalue()
+    assert "step   4/4" in shown
+    assert "\x1b[1;30;42m" in shown  # just revealed: black on green
+    assert "\x1b[2;35m" in shown  # noisy: dim magenta
+
+
+def test_a_pipe_gets_plain_text(model, capsys):
+    watch(model, 1, OPTIONS)
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert shown.startswith("step 0/4, 17% clean\nab··········\n")
+    assert "step 4/4, 100% clean" in shown
