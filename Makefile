@@ -13,10 +13,10 @@ DEMO := runs/demo
 
 demo: $(STAMP)
 	@$(RUN) -m candi train --preset demo --out $(DEMO)
-	@$(RUN) -m candi sample $(DEMO) --steps 16 --temperature 0.7 --watch
+	@$(RUN) -m candi sample $(DEMO) --steps 16 --temperature 0.5 --watch
 	@echo 'Try next:'
 	@echo '  $(VENV)/bin/candi sample $(DEMO) --watch --seed 1 --prompt "The "'
-	@echo '  $(VENV)/bin/candi sample $(DEMO) --n 4 --steps 64 --temperature 0.7'
+	@echo '  $(VENV)/bin/candi sample $(DEMO) --n 4 --steps 64 --temperature 0.5'
 	@echo '  $(VENV)/bin/candi sample $(DEMO) --infill "The ________ statement is used to ________" --watch'
 	@echo '  $(VENV)/bin/candi train --preset demo --data YOUR.txt --out runs/mine'
 

@@ -50,7 +50,7 @@ def watch(model: Model, n: int, options: Mapping[str, Any], console: Console | N
         if console.is_terminal:
             with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
                 for frame in frames(model, options, number):
-                    live.update(_styled(frame, console), refresh=True)
+                    live.update(styled(frame), refresh=True)
             continue
         for frame in frames(model, options, number):
             shown = "".join("·" if kind == NOISY else p for p, kind in zip(frame.pieces, frame.kinds, strict=True))
@@ -61,7 +61,8 @@ def _pieces(model: Model, state: State) -> list[str]:
     return model.tokenizer.pieces(model.denoiser.method.decode(state)[0].tolist())
 
 
-def _styled(frame: Frame, console: Console) -> Group:
+def styled(frame: Frame) -> Group:
+    """A header and the text, each position in the colour of what it is."""
     body = Text()
     for piece, kind in zip(frame.pieces, frame.kinds, strict=True):
         # noise has no line breaks: the text keeps its shape while it clears

@@ -61,11 +61,29 @@ class Attention(nn.Module):
         return out
 
 
-class Block(nn.Module):
-    """h + gate * attention(adaLN h), then h + gate * mlp(adaLN h). Gates start at 0: the block starts as identity."""
+class Neighbours(nn.Module):
+    """A short depthwise convolution over positions: spelling is learned long before attention has found it."""
 
-    def __init__(self, width: int, heads: int, conditioning: int, dropout: float, causal: bool) -> None:
+    def __init__(self, width: int, reach: int, causal: bool) -> None:
         super().__init__()
+        self.reach, self.causal = reach, causal
+        self.weight = nn.Parameter(torch.empty(width, 1, reach).uniform_(-1, 1) / reach**0.5)
+
+    def forward(self, hidden: Hidden) -> Hidden:
+        left = self.reach - 1 if self.causal else self.reach // 2
+        padded = F.pad(hidden.transpose(1, 2), (left, self.reach - 1 - left))
+        return F.conv1d(padded, self.weight, groups=len(self.weight)).transpose(1, 2)
+
+
+class Block(nn.Module):
+    """h + gate * attention(adaLN h), then h + gate * mlp(adaLN h). Gates start at 0: the block starts as identity,
+    but for the convolution over neighbours if there is one."""
+
+    def __init__(
+        self, width: int, heads: int, conditioning: int, dropout: float, convolution: int, causal: bool
+    ) -> None:
+        super().__init__()
+        self.neighbours = Neighbours(width, convolution, causal) if convolution else None
         self.attention = Attention(width, heads, causal)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
         self.adaptive = nn.Linear(conditioning, 6 * width)
@@ -74,6 +92,8 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, hidden: Hidden, conditioning: Float[Tensor, "B C"], angles: Float[Tensor, "2 L half"]) -> Hidden:
+        if self.neighbours is not None:
+            hidden = hidden + self.neighbours(F.layer_norm(hidden, hidden.shape[-1:]))
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.adaptive(conditioning)[:, None].chunk(6, dim=-1)
         attended = self.attention(modulate(hidden, shift_a, scale_a), angles)
         hidden = hidden + gate_a * self.dropout(attended)

@@ -21,6 +21,7 @@ class TrunkSettings:
         heads: Attention heads; must divide the width.
         conditioning: Width of the time conditioning.
         dropout: Dropout on each residual branch.
+        convolution: Positions in a short convolution before each attention; 0 is none, 7 helps short runs on text.
     """
 
     width: int = 256
@@ -28,6 +29,7 @@ class TrunkSettings:
     heads: int = 4
     conditioning: int = 128
     dropout: float = 0.0
+    convolution: int = 0
 
     def __post_init__(self) -> None:
         if min(self.width, self.blocks, self.heads, self.conditioning) < 1:
@@ -37,6 +39,8 @@ class TrunkSettings:
                 f"The model's width {self.width} cannot be divided into {self.heads} heads of even size; "
                 "choose a width that is a multiple of twice the heads."
             )
+        if self.convolution < 0:
+            raise UserError(f"The model's convolution must be 0 or more positions, not {self.convolution}.")
         if not 0 <= self.dropout < 1:
             raise UserError(f"The model's dropout must be in [0, 1), not {self.dropout}.")
 
@@ -49,7 +53,14 @@ class Transformer(nn.Module):
         self.settings = settings
         self.clock = Clock(settings.conditioning)
         self.blocks = nn.ModuleList(
-            Block(settings.width, settings.heads, settings.conditioning, settings.dropout, causal)
+            Block(
+                settings.width,
+                settings.heads,
+                settings.conditioning,
+                settings.dropout,
+                settings.convolution,
+                causal,
+            )
             for _ in range(settings.blocks)
         )
         self.final = nn.Linear(settings.conditioning, 2 * settings.width)

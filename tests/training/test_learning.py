@@ -1,0 +1,43 @@
+"""It learns: a character model of real prose, through the public command."""
+
+import math
+import re
+from collections import Counter
+
+import pytest
+
+import candi
+from candi.cli import main
+from candi.data.corpus import Corpus
+from tests.training.runs import losses
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+def _letters() -> str:
+    """Python's manual in text8's alphabet: a to z and single spaces."""
+    text = "".join(piece.text for piece in Corpus("pydoc").pieces())
+    return re.sub(r"[^a-z]+", " ", text.lower())
+
+
+def test_a_few_hundred_steps_fall_well_below_the_unigram_entropy(tmp_path):
+    text = _letters()
+    (tmp_path / "letters.txt").write_text(text)
+    counts = Counter(text)
+    entropy = -sum(n / len(text) * math.log(n / len(text)) for n in counts.values())
+    main(
+        f"train --preset tiny --data {tmp_path}/letters.txt --out {tmp_path}/run --steps 300 --validate_every 300 "
+        "--sample_every 0 --checkpoint_every 300 --model.width 64 --model.convolution 7".split()
+    )
+    valid = float(losses(tmp_path / "run")[-1][2])
+    assert 2.7 < entropy < 3.0  # text8's is 2.85
+    assert valid < entropy - 0.4
+    # word-like: spaces fall about where they fall in prose, and pairs of letters are those of prose
+    samples = " ".join(candi.load(tmp_path / "run").generate(n=16, length=64, steps=64, temperature=0.8))
+    words = samples.split()
+    assert 2.5 < sum(map(len, words)) / len(words) < 9
+    common = {pair for pair, _ in Counter(zip(text, text[1:], strict=False)).most_common(200)}
+    pairs = list(zip(samples, samples[1:], strict=False))
+    share = sum(pair in common for pair in pairs) / len(pairs)
+    by_chance = sum(counts[a] * counts[b] for a, b in common) / len(text) ** 2
+    assert share > by_chance + 0.15
