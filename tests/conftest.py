@@ -3,9 +3,12 @@
 import os
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # every test is a CPU test
+os.environ["OMP_NUM_THREADS"] = "1"  # two tests run at once on two cores, and so do the processes they start
 
 import pytest
 import torch
+
+torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ TOY = Toy(vocab_size=6, length=4, support=24)
 N = 20_000
 # The prior N(0, sigma(1)^2) forgets the mean of the data only as sigma(1) grows: at rank 0.4 (sigma 2.8) that alone
 # leaves a total variation of 0.02, at 0.48 (sigma 14) less than the samples can show.
-RANKS = RankLinear(0.1, 0.48)
+RANKS = RankLinear(0.05, 0.48)
 
 
 def _candi(space: str = "onehot", width: int = 8, sigma=RANKS, **options) -> CANDI:
@@ -49,10 +49,10 @@ def test_the_other_spaces_reach_it_too(double, floor, space):
 
 
 def test_ddim_beats_euler_at_four_steps(double):
-    """By a third or so; the noise of a distance at n = 20,000 is below 0.005."""
+    """By 0.04; the noise of a distance at n = 20,000 is below 0.005."""
     method = _candi()
     ddim, euler = (TOY.distance(TOY.sample(method, N, 4, solver=solver)) for solver in ("ddim", "euler"))
-    assert ddim < euler - 0.03
+    assert ddim < euler - 0.025
 
 
 def test_infilling_samples_the_conditional(double):

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor
+from torch._dynamo.exc import TorchDynamoException
 
+from candi.errors import UserError
 from candi.nets.denoiser import Denoiser
 from candi.training.devices import gathered, placed_like, rewritten
 from candi.training.ema import EMA
@@ -15,6 +17,7 @@ from candi.training.feed import MicroBatch
 from candi.training.objective import Objective
 from candi.training.optim import adamw, learning_rate
 from candi.training.settings import TrainSettings
+from candi.types import PerToken
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -50,7 +53,7 @@ class Learner:
         for index, micro in enumerate(micro_batches):
             last = index == len(micro_batches) - 1
             with nullcontext() if last else self.fabric.no_backward_sync(self.objective):
-                loss = self.objective(micro.x0, micro.row, micro.rows, micro.rng).mean() / len(micro_batches)
+                loss = self._losses(micro).mean() / len(micro_batches)
                 self.fabric.backward(loss)
             total += loss.detach()
         norm = self.fabric.clip_gradients(
@@ -69,9 +72,17 @@ class Learner:
         sums = torch.zeros(2, device=self.fabric.device)
         with self.ema.applied(lambda: rewritten(self.objective)):
             for micro in micro_batches:
-                losses = self.objective(micro.x0, micro.row, micro.rows, micro.rng)
+                losses = self._losses(micro)
                 sums += torch.stack([losses.sum(), losses.new_tensor(losses.numel())])
         return sums[0], sums[1]
+
+    def _losses(self, micro: MicroBatch) -> PerToken:
+        try:
+            losses: Tensor = self.objective(micro.x0, micro.row, micro.rows, micro.rng)
+        except TorchDynamoException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(f"torch.compile does not work here ({reason}); leave out --compile.") from error
+        return losses
 
     def averaged(self) -> dict[str, Tensor]:
         """The averaged weights, whole and on the CPU."""
