@@ -8,7 +8,8 @@ from torch import Tensor
 from candi.methods.base import Method
 from candi.nets.ideal import IdealDenoiser
 from candi.rng import Rng
-from candi.sampling.walk import stepper, times, walk
+from candi.sampling.walk import stepper, walk
+from candi.schedules import times
 from candi.state import State
 
 

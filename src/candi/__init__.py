@@ -13,7 +13,8 @@ from candi.nets.denoiser import Denoiser
 from candi.nets.ideal import IdealDenoiser
 from candi.nets.prediction import Prediction
 from candi.rng import Rng
-from candi.sampling.walk import stepper, times, walk
+from candi.sampling.walk import stepper, walk
+from candi.schedules import times
 from candi.state import State
 
 __version__ = "0.1.0"

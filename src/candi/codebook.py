@@ -10,11 +10,18 @@ from candi.types import Hidden, Table, Tokens
 class Codebook(nn.Module):
     """W [V, D] and the vector b of an empty position. Both are L2-normalised at use, so only directions are learned."""
 
+    empty: nn.Parameter | None
+
     def __init__(self, vocab_size: int, width: int) -> None:
         super().__init__()
         self.vocab_size, self.width = vocab_size, width
         self.weight = nn.Parameter(torch.randn(vocab_size, width) / width**0.5)
         self.empty = nn.Parameter(torch.randn(width) / width**0.5)
+
+    def without_empty(self) -> "Codebook":
+        """For methods that have no empty positions: a weight that nothing uses would have no gradient."""
+        self.empty = None
+        return self
 
     def rows(self) -> Table:
         """All unit vectors w_v."""
@@ -26,4 +33,5 @@ class Codebook(nn.Module):
 
     def blank(self) -> Tensor:
         """b [D]."""
+        assert self.empty is not None, "this method has no empty positions"
         return F.normalize(self.empty, dim=-1)

@@ -12,13 +12,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from candi import guidance
 from candi.config import ModelConfig, read_json
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError
-from candi.guidance import tempered
 from candi.nets.denoiser import Denoiser
 from candi.rng import Rng, derive
-from candi.sampling.walk import stepper, times, walk
+from candi.sampling.causal import Remembering
+from candi.sampling.walk import Denoise, stepper, walk
 from candi.state import State
 from candi.types import Mask, Tokens
 
@@ -82,6 +83,8 @@ class Model(
         length: int | None = None,
         steps: int = 32,
         temperature: float = 1.0,
+        top_k: int | None = None,
+        nucleus: float | None = None,
         prompt: str | None = None,
         infill: str | None = None,
         blank: str = "_",
@@ -96,9 +99,12 @@ class Model(
         """
         method = self.denoiser.method
         step = stepper(method, **options)
-        denoise = tempered(self.denoiser, temperature)
-        moments = times(steps)
+        denoise: Denoise = Remembering(self.denoiser) if method.causal else self.denoiser
+        denoise = guidance.tempered(denoise, temperature)
+        denoise = denoise if top_k is None else guidance.top_k(denoise, top_k)
+        denoise = denoise if nucleus is None else guidance.nucleus(denoise, nucleus)
         canvas = self.canvas(length, prompt, infill, blank)
+        moments = method.times(steps, len(canvas.tokens))
         rng = Rng.per_row((derive(seed, "sample", first + row) for row in range(n)), self.device)
         x0: Tokens = canvas.tokens.to(self.device).repeat(n, 1)
         known: Mask = canvas.known.to(self.device).repeat(n, 1)

@@ -40,6 +40,10 @@ class Rng:
         """N(0, 1), shape [B, ...]."""
         return self._fill(shape, dtype, lambda part, generator: part.normal_(generator=generator))
 
+    def integers(self, *shape: int, below: int) -> Tensor:
+        """Uniform on {0, ..., below - 1}, shape [B, ...]."""
+        return (self.uniform(*shape, dtype=torch.float64) * below).long().clamp(max=below - 1)
+
     def _fill(
         self, shape: tuple[int, ...], dtype: torch.dtype, fill: Callable[[Tensor, torch.Generator], Tensor]
     ) -> Tensor:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from candi.errors import UserError
@@ -79,6 +80,13 @@ class Geometric:
 
     def derivative(self, t: Tensor) -> Tensor:
         return math.log(self.high / self.low) * self(t)
+
+
+def times(steps: int) -> Float[Tensor, "steps_and_one"]:
+    """1 = t_0 > ... > t_steps = 0, evenly spaced: one network evaluation each, none after the last."""
+    if steps < 1:
+        raise UserError(f"Sampling takes at least 1 step, not {steps}.")
+    return torch.linspace(1, 0, steps + 1, dtype=torch.float64)
 
 
 def over_positions(per_sequence: Tensor) -> Tensor:

@@ -17,3 +17,10 @@ class State:
     known: Mask
     tokens: Tokens
     values: Values | None = None
+    given: Mask | None = None  # the prompt alone, for methods that take revealed tokens back
+
+    @property
+    def noisy(self) -> Values:
+        """The values, of a method whose states carry them."""
+        assert self.values is not None
+        return self.values

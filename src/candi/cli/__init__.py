@@ -1,6 +1,7 @@
 """The command line: one module per subcommand."""
 
 import os
+import runpy
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,6 +11,7 @@ from candi.errors import UserError, unknown
 COMMANDS = {
     "train": "train a model, or continue a run",
     "sample": "write samples of a trained model",
+    "evaluate": "bits per token of a text under a model",
 }
 
 
@@ -17,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a subcommand. A user's mistake is one sentence on standard error and exit code 2."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        _run(arguments)
+        _run(_with_plugins(arguments))
     except UserError as error:
         print(f"candi: {error}", file=sys.stderr)
         sys.exit(2)
@@ -29,11 +31,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(141)
 
 
+def _with_plugins(arguments: Sequence[str]) -> list[str]:
+    """Run each --plugin FILE.py, which may register methods, and leave the other arguments."""
+    rest, places = [], iter(arguments)
+    for argument in places:
+        name, equals, value = argument.partition("=")
+        if name != "--plugin":
+            rest.append(argument)
+            continue
+        path = value if equals else next(places, "")
+        if not os.path.isfile(path):
+            raise UserError(f"There is no plugin file {path!r}; --plugin takes the path of a Python file.")
+        runpy.run_path(path, run_name="candi_plugin")
+    return rest
+
+
 def _run(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         lines = [f"  {name:<10}{what}" for name, what in COMMANDS.items()]
         print("usage: candi COMMAND [options]\n\nDiffusion on discrete data.\n\ncommands:", *lines, sep="\n")
         print("\ncandi COMMAND --help tells the options of a command.")
+        print("--plugin FILE.py makes methods of your own known to any of them.")
         return
     if arguments[0] == "--version":
         from candi import __version__

@@ -9,6 +9,14 @@ from candi.cli.watch import watch
 from candi.draws import PRECISION
 from candi.errors import UserError
 from candi.loading import load
+from candi.methods import Method
+
+_WALK = ("length", "steps", "temperature", "top_k", "nucleus", "prompt", "infill", "blank", "seed")
+
+
+def _options() -> dict[str, str]:
+    """The options of all methods' steps, with the values they take."""
+    return {name: ", ".join(values) for method in Method.__subclasses__() for name, values in method.options.items()}
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -18,12 +26,14 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--length", type=int | None, default=None, help="Tokens in each; by default as in training.")
     flags.add_argument("--steps", type=int, default=32, help="Denoising steps: evaluations of the network.")
     flags.add_argument("--temperature", type=float, default=1.0, help="Below 1 is safer, above 1 wilder.")
+    flags.add_argument("--top_k", type=int | None, default=None, help="Only the likeliest tokens of each position.")
+    flags.add_argument("--nucleus", type=float | None, default=None, help="Only those that hold this probability.")
     flags.add_argument("--prompt", type=str | None, default=None, help="Text that the samples begin with.")
     flags.add_argument("--infill", type=str | None, default=None, help="A template: each blank is a token to fill.")
     flags.add_argument("--blank", type=str, default="_", help="The character that is a blank in --infill.")
     flags.add_argument("--seed", type=int, default=0, help="The same seed gives the same samples.")
-    flags.add_argument("--solver", type=str | None, default=None, help="ddim, euler or ancestral.")
-    flags.add_argument("--inference", type=str | None, default=None, help="exact or approximate.")
+    for name, values in _options().items():
+        flags.add_argument(f"--{name}", type=str | None, default=None, help=f"Option of some methods: {values}.")
     flags.add_argument("--batch", type=int, default=64, help="Samples made at once.")
     flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
     flags.add_argument("--watch", type=bool, default=False, nargs="?", const=True, help="Show the denoising live.")
@@ -32,10 +42,7 @@ def run(arguments: Sequence[str]) -> None:
     if given.watch and given.json:
         raise UserError("--watch and --json cannot go together; leave one out.")
     model = load(given.run, given.device)
-    options = {
-        name: given[name]
-        for name in ("length", "steps", "temperature", "prompt", "infill", "blank", "seed", "solver", "inference")
-    }
+    options = {name: given[name] for name in (*_WALK, *_options())}
     if given.watch:
         watch(model, given.n, options)
         return

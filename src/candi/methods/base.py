@@ -1,29 +1,36 @@
 """What a method is: the arrows between tokens, states and predictions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from candi.codebook import Codebook
 from candi.nets.prediction import Prediction
 from candi.rng import Rng
+from candi.schedules import times
 from candi.state import State
 from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+
+Predict = Callable[[], Prediction]  # p(x0 | z_t) of the state at hand; the network runs when it is called
 
 
 class Method(nn.Module, ABC):
     """Abstract or final, nothing in between. Trunk, training, sampling and evaluation never ask which one they hold."""
 
     bound: ClassVar[bool]  # is E[loss] >= -log p(x0)?
+    unbounded: ClassVar[str] = ""  # if not, why
     causal: ClassVar[bool] = False  # may a position look only to its left?
     timed: ClassVar[bool] = True  # is the trunk told the time?
+    leave_one_out: ClassVar[bool] = False  # is the prediction p(x0_i | z_t without position i)?
     options: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # keywords of `step` and the values they take
 
     def __init__(self, codebook: Codebook) -> None:
         super().__init__()
         self.codebook = codebook
+        self.progress = 1.0  # share of the training that is done, for methods with a curriculum
 
     @abstractmethod
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
@@ -46,7 +53,7 @@ class Method(nn.Module, ABC):
         """Nats at each position, such that the mean over t and positions is the objective."""
 
     @abstractmethod
-    def step(self, state: State, prediction: Prediction, s: Times, rng: Rng) -> State:
+    def step(self, state: State, predict: Predict, s: Times, rng: Rng) -> State:
         """z_s from z_t and p(x0 | z_t), s < t. Known tokens are never changed. `options` are further keywords."""
 
     @abstractmethod
@@ -56,6 +63,14 @@ class Method(nn.Module, ABC):
     @abstractmethod
     def decode(self, state: State) -> Tokens:
         """The tokens of a state; where they are not known yet, what the state looks like."""
+
+    def times(self, steps: int, length: int) -> Float[Tensor, "steps_and_one"]:
+        """When the states of a walk are: 1 = t_0 > t_1 > ... = 0."""
+        return times(steps)
+
+    def boundary(self, denoise: Callable[[State], Prediction], x0: Tokens, rng: Rng) -> PerToken:
+        """What the bound has beside the integral of `loss` over t: nats at t = 0 and t = 1."""
+        return self.codebook.weight.new_zeros(x0.shape)
 
 
 @runtime_checkable

@@ -8,20 +8,22 @@ import torch
 from candi.codebook import Codebook
 from candi.errors import UserError
 from candi.kernels import gaussian, masked
-from candi.methods.base import Method
+from candi.methods.base import Method, Predict
 from candi.nets.prediction import Prediction
 from candi.rng import Rng
 from candi.sampling.solvers import SOLVERS
+from candi.sampling.steps import certain, moved
 from candi.schedules import LinearAlpha, RankLinear, Schedule
 from candi.spaces import SPACES, Space
 from candi.state import State
-from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens, Values
+from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
 
 
 class CANDI(Method):
     """q(known) = Bernoulli(alpha(t)); x~ = point(x0) + sigma(t) noise where not known."""
 
-    bound = False  # the Gaussian channel leaks information: E[loss] is below -log p(x0)
+    bound = False
+    unbounded = "its Gaussian noise leaks information about every token, so the loss lies below -log p(x0)"
     options: ClassVar = {"solver": tuple(SOLVERS), "inference": ("exact", "approximate")}
 
     def __init__(
@@ -56,7 +58,7 @@ class CANDI(Method):
     def embed(self, state: State) -> Hidden:
         """w_x where known, lambda b + (1 - lambda) c_in y elsewhere."""
         scale = gaussian.precondition(self.sigma(state.t), self.noise_power)
-        noisy = torch.lerp(scale * self.space.hidden(_values(state)), self.codebook.blank(), self.bias_weight)
+        noisy = torch.lerp(scale * self.space.hidden(state.noisy), self.codebook.blank(), self.bias_weight)
         return torch.where(state.known[..., None], self.codebook.lookup(state.tokens), noisy)
 
     def clock(self, state: State) -> Times:
@@ -69,7 +71,7 @@ class CANDI(Method):
     def step(
         self,
         state: State,
-        prediction: Prediction,
+        predict: Predict,
         s: Times,
         rng: Rng,
         solver: str | None = None,
@@ -81,33 +83,22 @@ class CANDI(Method):
         """
         revealed = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
         known = state.known | revealed
+        prediction = predict()
         if (inference or self.inference) == "exact":
             drawn = prediction.at(revealed).draw(rng)
             target = self.space.expect(prediction.at(~known))
         else:
             drawn = prediction.draw(rng)
             target = self.space.point(drawn)
-        values = SOLVERS[solver or self.solver](
-            _values(state),
-            target,
-            self.sigma(state.t),
-            self.sigma(s),
-            lambda: self.space.noise(state.known.shape, rng),
-        )
+        values = moved(state, target, s, self.space, self.sigma, solver or self.solver, rng)
         return State(s, known, torch.where(revealed, drawn, state.tokens), values)
 
     def log_likelihood(self, state: State) -> LogProbs:
-        noisy = self.space.log_density(_values(state), self.sigma(state.t))
-        clean = torch.full_like(noisy, -torch.inf).scatter(-1, state.tokens[..., None], 0.0)
-        return torch.where(state.known[..., None], clean, noisy)
+        noisy = self.space.log_density(state.noisy, self.sigma(state.t))
+        return certain(state, noisy)
 
     def decode(self, state: State) -> Tokens:
-        return torch.where(state.known, state.tokens, self.space.nearest(_values(state)))
-
-
-def _values(state: State) -> Values:
-    assert state.values is not None, "a CANDI state carries values"
-    return state.values
+        return torch.where(state.known, state.tokens, self.space.nearest(state.noisy))
 
 
 @dataclass(frozen=True)

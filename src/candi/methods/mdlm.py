@@ -1,14 +1,17 @@
 """MDLM: masked diffusion. A position shows its token or nothing."""
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 
 from candi.codebook import Codebook
+from candi.errors import UserError
 from candi.kernels import masked
-from candi.methods.base import Method
+from candi.methods.base import Method, Predict
 from candi.nets.prediction import Prediction
 from candi.rng import Rng
+from candi.sampling.steps import best, certain, entropy, entropy_bounded, remask_rate
 from candi.schedules import LinearAlpha, Schedule
 from candi.state import State
 from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
@@ -19,16 +22,29 @@ class MDLM(Method):
 
     bound = True
     timed = False
+    options: ClassVar = {"order": ("random", "confidence", "entropy"), "remask": ("off", "on")}
 
-    def __init__(self, codebook: Codebook, *, alpha: Schedule | None = None) -> None:
+    def __init__(
+        self,
+        codebook: Codebook,
+        *,
+        alpha: Schedule | None = None,
+        order: str = "random",
+        entropy_bound: float = 0.1,
+        remask: str = "off",
+        most_remasked: float = 0.05,
+    ) -> None:
         super().__init__(codebook)
-        self.alpha = alpha or LinearAlpha()
+        self.alpha = alpha or LinearAlpha(eps=0.0)  # no clock, so nothing is infinite at t = 1
+        self.order, self.entropy_bound = order, entropy_bound
+        self.remask, self.most_remasked = remask, most_remasked
 
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
         return State(t, masked.keep(self.alpha(t), x0.shape, rng), x0)
 
     def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
-        return State(torch.ones(len(x0), device=x0.device, dtype=self.codebook.weight.dtype), known, x0)
+        t = torch.ones(len(x0), device=x0.device, dtype=self.codebook.weight.dtype)
+        return State(t, known, x0, given=known)
 
     def embed(self, state: State) -> Hidden:
         return torch.where(state.known[..., None], self.codebook.lookup(state.tokens), self.codebook.blank())
@@ -40,15 +56,58 @@ class MDLM(Method):
         """1/t * -log p(x0_i | z_t) where not known, for linear alpha."""
         return masked.weight(self.alpha(state.t), self.alpha.derivative(state.t)) * prediction.nll(x0)
 
-    def step(self, state: State, prediction: Prediction, s: Times, rng: Rng) -> State:
-        revealed = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
-        drawn = prediction.at(revealed).draw(rng)
-        return State(s, state.known | revealed, torch.where(revealed, drawn, state.tokens))
+    def step(
+        self,
+        state: State,
+        predict: Predict,
+        s: Times,
+        rng: Rng,
+        order: str | None = None,
+        remask: str | None = None,
+    ) -> State:
+        """Reveal some positions. The network does not run when none is.
+
+        In random order each is revealed by chance. By confidence, as many are, but those whose drawn token is
+        likeliest: this favours likely tokens. By entropy, those that are surest, as many as can be drawn at once
+        without losing more than `entropy_bound` nats: more of them when the rest is clear, the order is exact.
+        """
+        if (remask or self.remask) == "on":
+            return self._remasking(state, predict, s, rng)
+        chance = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
+        order = order or self.order
+        if state.known.all() or (order == "random" and not chance.any()):
+            return State(s, state.known, state.tokens, given=state.given)
+        prediction = predict()
+        if order == "confidence":
+            drawn = prediction.draw(rng)
+            revealed = best(-prediction.nll(drawn), ~state.known, chance.sum(-1))
+        else:
+            surest = order == "entropy"
+            bounded = entropy_bounded(entropy(prediction), ~state.known, self.entropy_bound) if surest else chance
+            revealed = bounded | (~state.known & (s <= 0)[:, None])
+            drawn = prediction.at(revealed).draw(rng)
+        return State(s, state.known | revealed, drawn.where(revealed, state.tokens), given=state.given)
+
+    def _remasking(self, state: State, predict: Predict, s: Times, rng: Rng) -> State:
+        """ReMDM: revealed tokens are taken back with rate sigma, hidden ones revealed the more often for it,
+
+        (alpha_s - (1 - sigma) alpha_t)/(1 - alpha_t), which leaves the marginals as they are. The prompt stays.
+        """
+        alpha_t, alpha_s = self.alpha(state.t), self.alpha(s)
+        rate = remask_rate(alpha_t, alpha_s, self.most_remasked)
+        reveal = (alpha_s - (1 - rate) * alpha_t) / (1 - alpha_t)
+        luck = rng.uniform(*state.known.shape)
+        given = torch.zeros_like(state.known) if state.given is None else state.given
+        taken_back = state.known & ~given & (luck < rate[:, None])
+        revealed = ~state.known & (luck < reveal[:, None])
+        tokens = state.tokens
+        if revealed.any():
+            tokens = predict().at(revealed).draw(rng).where(revealed, tokens)
+        return State(s, (state.known | revealed) & ~taken_back, tokens, given=state.given)
 
     def log_likelihood(self, state: State) -> LogProbs:
         unseen = torch.zeros(*state.known.shape, self.codebook.vocab_size, dtype=state.t.dtype, device=state.t.device)
-        clean = torch.full_like(unseen, -torch.inf).scatter(-1, state.tokens[..., None], 0.0)
-        return torch.where(state.known[..., None], clean, unseen)
+        return certain(state, unseen)
 
     def decode(self, state: State) -> Tokens:
         return state.tokens
@@ -56,7 +115,29 @@ class MDLM(Method):
 
 @dataclass(frozen=True)
 class MdlmSettings:
-    """MDLM: masked diffusion, the discrete half of CANDI."""
+    """MDLM: masked diffusion, the discrete half of CANDI.
+
+    Args:
+        order: Which positions a sampling step reveals.
+        entropy_bound: Nats that revealing several positions at once may lose, in the order by entropy.
+        remask: Whether sampling takes revealed tokens back now and then (ReMDM).
+        most_remasked: Largest share of them taken back in a step.
+    """
+
+    order: Literal["random", "confidence", "entropy"] = "random"
+    entropy_bound: float = 0.1
+    remask: Literal["off", "on"] = "off"
+    most_remasked: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.entropy_bound < 0 or not 0 <= self.most_remasked <= 1:
+            raise UserError("The entropy_bound must be at least 0 and most_remasked in [0, 1].")
 
     def build(self, codebook: Codebook) -> MDLM:
-        return MDLM(codebook)
+        return MDLM(
+            codebook,
+            order=self.order,
+            entropy_bound=self.entropy_bound,
+            remask=self.remask,
+            most_remasked=self.most_remasked,
+        )

@@ -13,6 +13,10 @@ from candi.state import State
 class Denoiser(nn.Module):
     """state -> p(x0 | state): embed, trunk, head."""
 
+    method: Method
+    trunk: Transformer
+    head: Head
+
     def __init__(self, method: Method, trunk: Transformer) -> None:
         super().__init__()
         self.method, self.trunk = method, trunk

@@ -32,4 +32,8 @@ class IdealDenoiser(nn.Module):
         posterior = torch.softmax(self.log_prior + evidence, dim=-1)  # [B, S]
         belongs = F.one_hot(self.sequences, self.vocab_size).to(posterior.dtype)  # [S, L, V]
         marginals = torch.einsum("bs,slv->blv", posterior, belongs)
-        return Prediction(marginals.log(), Mapped(lambda rows: rows), self.vocab_size, ~state.known)
+        log_probs = marginals.log()
+        if self.method.leave_one_out:
+            # p(x0_i | z without i) ~ p(x0_i | z) / q(z_i | x0_i)
+            log_probs = log_probs - by_token
+        return Prediction(log_probs, Mapped(lambda rows: rows), self.vocab_size, ~state.known)

@@ -46,6 +46,24 @@ def rotate(x: Float[Tensor, "B H L E"], angles: Float[Tensor, "2 L half"]) -> Fl
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
 
+class Memory:
+    """What one block has read in a causal walk: keys, values, and the last inputs of its convolution."""
+
+    def __init__(self) -> None:
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+        self.inputs: Tensor | None = None
+
+    @property
+    def length(self) -> int:
+        return 0 if self.keys is None else self.keys.shape[2]
+
+    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        self.keys = k if self.keys is None else torch.cat([self.keys, k], dim=2)
+        self.values = v if self.values is None else torch.cat([self.values, v], dim=2)
+        return self.keys, self.values
+
+
 class Attention(nn.Module):
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
@@ -53,10 +71,17 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
-    def forward(self, hidden: Hidden, angles: Float[Tensor, "2 L half"]) -> Hidden:
+    def forward(self, hidden: Hidden, angles: Float[Tensor, "2 L half"], memory: Memory | None = None) -> Hidden:
         batch, length, width = hidden.shape
         q, k, v = self.qkv(hidden).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(rotate(q, angles), rotate(k, angles), v, is_causal=self.causal)
+        q, k = rotate(q, angles), rotate(k, angles)
+        mask = None
+        if memory is not None and memory.length:
+            # new positions see all that was read and, of the new, themselves and those before
+            mask = torch.ones(length, memory.length + length, dtype=torch.bool, device=q.device).tril(memory.length)
+        if memory is not None:
+            k, v = memory.extend(k, v)
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.causal and mask is None)
         out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         return out
 
@@ -69,9 +94,13 @@ class Neighbours(nn.Module):
         self.reach, self.causal = reach, causal
         self.weight = nn.Parameter(torch.empty(width, 1, reach).uniform_(-1, 1) / reach**0.5)
 
-    def forward(self, hidden: Hidden) -> Hidden:
+    def forward(self, hidden: Hidden, memory: Memory | None = None) -> Hidden:
         left = self.reach - 1 if self.causal else self.reach // 2
         padded = F.pad(hidden.transpose(1, 2), (left, self.reach - 1 - left))
+        if memory is not None:
+            if memory.inputs is not None:
+                padded[..., :left] = memory.inputs
+            memory.inputs = padded[..., padded.shape[-1] - left :]
         return F.conv1d(padded, self.weight, groups=len(self.weight)).transpose(1, 2)
 
 
@@ -91,10 +120,16 @@ class Block(nn.Module):
         nn.init.zeros_(self.adaptive.bias)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, hidden: Hidden, conditioning: Float[Tensor, "B C"], angles: Float[Tensor, "2 L half"]) -> Hidden:
+    def forward(
+        self,
+        hidden: Hidden,
+        conditioning: Float[Tensor, "B C"],
+        angles: Float[Tensor, "2 L half"],
+        memory: Memory | None = None,
+    ) -> Hidden:
         if self.neighbours is not None:
-            hidden = hidden + self.neighbours(F.layer_norm(hidden, hidden.shape[-1:]))
+            hidden = hidden + self.neighbours(F.layer_norm(hidden, hidden.shape[-1:]), memory)
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.adaptive(conditioning)[:, None].chunk(6, dim=-1)
-        attended = self.attention(modulate(hidden, shift_a, scale_a), angles)
+        attended = self.attention(modulate(hidden, shift_a, scale_a), angles, memory)
         hidden = hidden + gate_a * self.dropout(attended)
         return hidden + gate_m * self.dropout(self.mlp(modulate(hidden, shift_m, scale_m)))

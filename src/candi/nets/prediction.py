@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from candi.draws import categorical
 from candi.nets.head import Mapped, Readout, chunks
@@ -34,6 +35,23 @@ class Prediction:
         """-log p(x0_i | z_t)."""
         return self._scatter(self.readout.nll(self.features[self.open], x0[self.open]))
 
+    def reduce(self, function: Callable[..., Tensor], *per_token: Shaped[Tensor, "B L"]) -> PerToken:
+        """function(log-probabilities [N, V], other values [N], ...) -> [N], by chunks; remade in the backward pass."""
+        rows, others = self.features[self.open], [values[self.open] for values in per_token]
+
+        def of_rows(rows: Tensor, *others: Tensor) -> Tensor:
+            return function(torch.log_softmax(_wide(self.readout(rows)), -1), *others)
+
+        parts = [
+            checkpoint(of_rows, rows[part], *(o[part] for o in others), use_reentrant=False, preserve_rng_state=False)
+            for part in chunks(len(rows), self.vocab_size, rows.device)
+        ]
+        return self._scatter(torch.cat(parts))
+
+    def mode(self) -> Tokens:
+        """The likeliest tokens."""
+        return self._by_chunk(lambda logits, _: logits.argmax(-1))
+
     def draw(self, rng: Rng) -> Tokens:
         """x^_i ~ p(x0_i | z_t). A position uses the same random number whichever others are open."""
         uniform = rng.uniform(*self.open.shape, dtype=torch.float64)[self.open]
@@ -51,10 +69,14 @@ class Prediction:
         rows = self.features[self.open]
         parts = []
         for part in chunks(len(rows), self.vocab_size, rows.device):
-            logits = self.readout(rows[part])
-            parts.append(function(logits.to(torch.promote_types(logits.dtype, torch.float32)), part))
+            parts.append(function(_wide(self.readout(rows[part])), part))
         return self._scatter(torch.cat(parts))
 
     def _scatter(self, rows: Tensor) -> Tensor:
         out = rows.new_zeros(*self.open.shape, *rows.shape[1:])
         return out.index_put((self.open,), rows)
+
+
+def _wide(logits: Rows) -> Rows:
+    """Sums over V are too coarse in bf16."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from candi.errors import UserError
-from candi.nets.layers import Block, Clock, modulate, rotary
+from candi.nets.layers import Block, Clock, Memory, modulate, rotary
 from candi.types import Hidden, Times
 
 
@@ -67,13 +67,18 @@ class Transformer(nn.Module):
         nn.init.zeros_(self.final.weight)
         nn.init.zeros_(self.final.bias)
 
-    def forward(self, hidden: Hidden, clock: Times) -> Hidden:
+    def memory(self) -> list[Memory]:
+        """An empty memory for a causal walk."""
+        return [Memory() for _ in self.blocks]
+
+    def forward(self, hidden: Hidden, clock: Times, memory: list[Memory] | None = None) -> Hidden:
         width = self.settings.width
+        read = memory[0].length if memory else 0
         conditioning = F.silu(self.clock(clock))
-        angles = rotary(hidden.shape[1], width // self.settings.heads, hidden.device)
+        angles = rotary(read + hidden.shape[1], width // self.settings.heads, hidden.device)[:, read:]
         hidden = hidden * width**0.5  # unit vectors have coordinates of size D^-1/2; the branches write size 1
-        for block in self.blocks:
-            hidden = block(hidden, conditioning, angles)
+        for index, block in enumerate(self.blocks):
+            hidden = block(hidden, conditioning, angles, memory[index] if memory else None)
         shift, scale = self.final(conditioning)[:, None].chunk(2, dim=-1)
         return modulate(hidden, shift, scale)
 

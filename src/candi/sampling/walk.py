@@ -4,26 +4,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from candi.errors import UserError, unknown
-from candi.methods.base import Method
+from candi.methods.base import Method, Predict
 from candi.nets.prediction import Prediction
 from candi.rng import Rng
 from candi.state import State
 from candi.types import Times
 
 Denoise = Callable[[State], Prediction]
-Step = Callable[[State, Prediction, Times, Rng], State]
-
-
-def times(steps: int) -> Float[Tensor, "steps_and_one"]:
-    """1 = t_0 > ... > t_steps = 0, evenly spaced. One network evaluation each, none after the last."""
-    if steps < 1:
-        raise UserError(f"Sampling takes at least 1 step, not {steps}.")
-    return torch.linspace(1, 0, steps + 1, dtype=torch.float64)
+Step = Callable[[State, Predict, Times, Rng], State]
 
 
 def stepper(method: Method, **options: str | None) -> Step:
@@ -40,8 +32,8 @@ def stepper(method: Method, **options: str | None) -> Step:
 
 
 def walk(denoise: Denoise, step: Step, state: State, times: Float[Tensor, "T"], rng: Rng) -> Iterator[State]:
-    """z_1, ..., z_0: every state on the way, the given one first."""
+    """z_1, ..., z_0: every state on the way, the given one first. The network runs when a step asks for it."""
     yield state
     for s in times[1:]:
-        state = step(state, denoise(state), s.to(state.t).expand_as(state.t), rng)
+        state = step(state, partial(denoise, state), s.to(state.t).expand_as(state.t), rng)
         yield state

@@ -34,6 +34,7 @@ class Learner:
     def __init__(self, denoiser: Denoiser, settings: TrainSettings, fabric: Fabric) -> None:
         self.settings, self.fabric = settings, fabric
         self.names = [name for name, _ in denoiser.named_parameters()]
+        self.method = denoiser.method
         if settings.compile:
             denoiser.trunk.compile()
         self.objective = fabric.setup(Objective(denoiser))
@@ -49,6 +50,7 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings, step)
         self.objective.train()
+        self.method.progress = step / self.settings.steps
         total = torch.zeros((), device=self.fabric.device)
         for index, micro in enumerate(micro_batches):
             last = index == len(micro_batches) - 1

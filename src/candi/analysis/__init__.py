@@ -1,0 +1,1 @@
+"""The theory that explains the methods."""

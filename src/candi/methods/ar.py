@@ -1,0 +1,73 @@
+"""Autoregressive: one token after another, left to right."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from candi.codebook import Codebook
+from candi.methods.base import Method, Predict
+from candi.nets.prediction import Prediction
+from candi.rng import Rng
+from candi.sampling.causal import position
+from candi.sampling.steps import certain
+from candi.schedules import times
+from candi.state import State
+from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+
+
+class AR(Method):
+    """p(x) = prod_i p(x_i | x_1 .. x_{i-1}). A walk takes as many steps as there are tokens.
+
+    Given tokens to the right of a blank are kept, but nothing to their left can know of them.
+    """
+
+    bound = True  # with equality
+    causal = True
+    timed = False
+
+    def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
+        return State(t, torch.zeros_like(x0, dtype=torch.bool), x0)
+
+    def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
+        return State(torch.ones(len(x0), device=x0.device, dtype=self.codebook.weight.dtype), known, x0)
+
+    def embed(self, state: State) -> Hidden:
+        """Position i sees the token before it; the first sees the empty vector."""
+        start = self.codebook.blank().expand(len(state.tokens), 1, -1)
+        return torch.cat([start, self.codebook.lookup(state.tokens[:, :-1])], dim=1)
+
+    def clock(self, state: State) -> Times:
+        return torch.zeros_like(state.t)
+
+    def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
+        return prediction.nll(x0)
+
+    def times(self, steps: int, length: int) -> Float[Tensor, "steps_and_one"]:
+        times(steps)  # a number of steps that is none is refused here too
+        return times(length)
+
+    def step(self, state: State, predict: Predict, s: Times, rng: Rng) -> State:
+        here = torch.zeros_like(state.known)
+        here[:, position(state)] = True
+        here &= ~state.known
+        tokens = state.tokens
+        if here.any():
+            tokens = predict().at(here).draw(rng).where(here, tokens)
+        return State(s, state.known | here, tokens)
+
+    def log_likelihood(self, state: State) -> LogProbs:
+        unseen = torch.zeros(*state.known.shape, self.codebook.vocab_size, dtype=state.t.dtype, device=state.t.device)
+        return certain(state, unseen)
+
+    def decode(self, state: State) -> Tokens:
+        return state.tokens
+
+
+@dataclass(frozen=True)
+class ArSettings:
+    """Autoregressive: one token after another, with a key-value cache at generation."""
+
+    def build(self, codebook: Codebook) -> AR:
+        return AR(codebook)

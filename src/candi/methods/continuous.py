@@ -1,0 +1,85 @@
+"""Continuous diffusion of tokens: Gaussian noise on every position, and no mask. See `onehot.py` and `embedding.py`."""
+
+from typing import ClassVar
+
+import torch
+
+from candi.codebook import Codebook
+from candi.kernels import gaussian
+from candi.methods.base import Method, Predict
+from candi.nets.prediction import Prediction
+from candi.rng import Rng
+from candi.sampling.solvers import SOLVERS
+from candi.sampling.steps import certain, moved
+from candi.schedules import Schedule
+from candi.spaces import Space
+from candi.state import State
+from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+
+
+class Continuous(Method):
+    """x~ = point(x0) + sigma(t) noise everywhere; the tokens are read off the last prediction."""
+
+    bound = False
+    unbounded = "its loss is an unweighted cross-entropy, not the integral that bounds -log p(x0)"
+    options: ClassVar = {"solver": tuple(SOLVERS), "inference": ("exact", "approximate")}
+
+    def __init__(
+        self,
+        codebook: Codebook,
+        *,
+        space: Space,
+        sigma: Schedule,
+        exact_scale: bool = True,
+        solver: str = "ddim",
+        inference: str = "exact",
+    ) -> None:
+        super().__init__(codebook.without_empty())
+        self.space, self.sigma = space, sigma
+        self.noise_power = space.power if exact_scale else 1.0
+        self.solver, self.inference = solver, inference
+
+    def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
+        noise = self.space.noise(x0.shape, rng)
+        values = gaussian.corrupt(self.space.point(x0), self.sigma(t), noise)
+        return State(t, torch.zeros_like(x0, dtype=torch.bool), x0, values)
+
+    def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
+        t = torch.ones(len(x0), device=x0.device, dtype=self.codebook.weight.dtype)
+        noise = self.space.noise(x0.shape, rng)
+        return State(t, known, x0, gaussian.corrupt(torch.zeros_like(noise), self.sigma(t), noise))
+
+    def embed(self, state: State) -> Hidden:
+        """c_in y, and w_x in the place of a prompt."""
+        noisy = gaussian.precondition(self.sigma(state.t), self.noise_power) * self.space.hidden(state.noisy)
+        return torch.where(state.known[..., None], self.codebook.lookup(state.tokens), noisy)
+
+    def clock(self, state: State) -> Times:
+        return self.sigma(state.t).log()
+
+    def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
+        return prediction.nll(x0)
+
+    def step(
+        self,
+        state: State,
+        predict: Predict,
+        s: Times,
+        rng: Rng,
+        solver: str | None = None,
+        inference: str | None = None,
+    ) -> State:
+        """Along the Gaussian process towards E[x0 | z_t] or a draw of it; at s = 0 the draw itself is the end."""
+        prediction = predict()
+        drawn = prediction.draw(rng)
+        exact = (inference or self.inference) == "exact"
+        target = self.space.expect(prediction) if exact else self.space.point(drawn)
+        values = moved(state, target, s, self.space, self.sigma, solver or self.solver, rng)
+        return State(s, state.known | (s <= 0)[:, None], state.tokens.where(state.known, drawn), values)
+
+    def log_likelihood(self, state: State) -> LogProbs:
+        noisy = self.space.log_density(state.noisy, self.sigma(state.t))
+        return certain(state, noisy)
+
+    def decode(self, state: State) -> Tokens:
+        return torch.where(state.known, state.tokens, self.space.nearest(state.noisy))

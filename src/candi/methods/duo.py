@@ -1,0 +1,230 @@
+"""DUO: uniform diffusion as the argmax of a Gaussian one, with the curriculum that this duality allows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from candi.analysis.identifiability import survival, survival_slope
+from candi.codebook import Codebook
+from candi.errors import UserError
+from candi.kernels import uniform
+from candi.methods.base import Method, Predict
+from candi.methods.udlm import uniform_boundary
+from candi.nets.prediction import Prediction
+from candi.rng import Rng
+from candi.sampling.steps import certain
+from candi.schedules import Geometric, Schedule
+from candi.state import State
+from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+
+_KNOTS = 2048
+
+
+@dataclass(frozen=True)
+class UniformOfGaussian:
+    """alpha = (V (1 - rho(sigma(t), V)) - 1)/(V - 1): how much of a token the argmax of its noisy one-hot keeps.
+
+    Computed at knots once, with its exact derivative, and interpolated by cubics that have both: smooth for any V.
+    """
+
+    vocab_size: int
+    sigma: Geometric
+
+    def __call__(self, t: Tensor) -> Tensor:
+        place, left, right, rise, fall = self._around(t)
+        u, v = place, 1 - place
+        value = v * v * (1 + 2 * u) * left + u * u * (1 + 2 * v) * right + u * v * (v * rise - u * fall)
+        return value.to(t.dtype)
+
+    def derivative(self, t: Tensor) -> Tensor:
+        place, left, right, rise, fall = self._around(t)
+        u, v = place, 1 - place
+        slope = 6 * u * v * (right - left) + v * (v - 2 * u) * rise + u * (u - 2 * v) * fall
+        return (slope * _KNOTS).to(t.dtype)
+
+    def _around(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Place between two knots, values at both, and slopes at both per knot distance."""
+        values, slopes = (part.to(t.device) for part in _knots(self.vocab_size, self.sigma))
+        place = t.double() * _KNOTS
+        knot = place.floor().clamp(0, _KNOTS - 1)
+        i = knot.long()
+        return place - knot, values[i], values[i + 1], slopes[i] / _KNOTS, slopes[i + 1] / _KNOTS
+
+
+@lru_cache(maxsize=8)
+def _knots(vocab_size: int, sigma: Geometric) -> tuple[Tensor, Tensor]:
+    t = torch.linspace(0, 1, _KNOTS + 1, dtype=torch.float64)
+    share = vocab_size / (vocab_size - 1)
+    values = share * survival(sigma(t), vocab_size) - 1 / (vocab_size - 1)
+    return values, share * survival_slope(sigma(t), vocab_size) * sigma.derivative(t)
+
+
+@lru_cache(maxsize=8)
+def sigma_range(vocab_size: int, start: float = 0.999, end: float = 0.001) -> Geometric:
+    """The noise between which alpha falls from `start` to `end`, by bisection in log sigma."""
+
+    def sigma_of(alpha: float) -> float:
+        kept = (alpha * (vocab_size - 1) + 1) / vocab_size
+        low, high = -6.0, 12.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            enough = float(survival(torch.tensor([middle], dtype=torch.float64).exp(), vocab_size)) > kept
+            low, high = (middle, high) if enough else (low, middle)
+        return float(torch.tensor(low, dtype=torch.float64).exp())
+
+    return Geometric(sigma_of(start), sigma_of(end))
+
+
+class DUO(Method):
+    """UDLM whose alpha comes from the Gaussian underneath. Early in training the network sees softmax(w_t/tau) W, w_t
+
+    the noisy one-hot vector; tau falls to 0, where that is the argmax, over the share `curriculum` of the training.
+    """
+
+    bound = True
+    leave_one_out = True
+    options: ClassVar = {"sampler": ("ancestral", "greedy")}
+
+    def __init__(
+        self,
+        codebook: Codebook,
+        *,
+        sigma: Geometric | None = None,
+        curriculum: float = 0.5,
+        softness: float = 0.1,
+        candidates: int = 64,
+        sampler: str = "ancestral",
+    ) -> None:
+        super().__init__(codebook.without_empty())
+        self.sigma = sigma or sigma_range(codebook.vocab_size)
+        self.alpha: Schedule = UniformOfGaussian(codebook.vocab_size, self.sigma)
+        self.curriculum, self.softness, self.candidates = curriculum, softness, candidates
+        self.sampler = sampler
+
+    def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
+        nothing = torch.zeros_like(x0, dtype=torch.bool)
+        temperature = self._temperature()
+        if temperature is None:
+            return State(t, nothing, uniform.corrupt(x0, self.alpha(t), self.codebook.vocab_size, rng))
+        ids, scores = self._largest(x0, t, rng)
+        weights = torch.softmax(scores / temperature, -1).to(self.codebook.weight.dtype)
+        rows = torch.nn.functional.normalize(self.codebook.weight[ids], dim=-1)
+        winner = ids.gather(-1, scores.argmax(-1, keepdim=True))[..., 0]
+        return State(t, nothing, winner, torch.einsum("blk,blkd->bld", weights, rows))
+
+    def _temperature(self) -> float | None:
+        """tau, or None once it has reached 0. Only training sees the curriculum."""
+        left = 1 - self.progress / self.curriculum if self.curriculum > 0 else 0.0
+        return self.softness * left if self.training and left > 0 else None
+
+    def _largest(self, x0: Tokens, t: Times, rng: Rng) -> tuple[Tensor, Float[Tensor, "B L K"]]:
+        """The noisy one-hot's entry at x0 and its largest other entries, without the V - 1 others.
+
+        The largest of n uniforms is u^(1/n), the next smaller by a factor u^(1/(n-1)), and so on; Phi^-1 makes them
+        normal. Which tokens they belong to is chance. For small V all entries are held, and nothing is left out.
+        """
+        size = self.codebook.vocab_size
+        sigma = self.sigma(t.double())[:, None, None]
+        own = 1 + sigma * rng.normal(*x0.shape, 1, dtype=torch.float64)
+        if size <= self.candidates:
+            entries = sigma * rng.normal(*x0.shape, size, dtype=torch.float64)
+            ids = torch.arange(size, device=x0.device).expand(*x0.shape, size)
+            return ids, entries.scatter(-1, x0[..., None], own)
+        left = torch.arange(size - 1, size - 1 - self.candidates, -1, device=x0.device, dtype=torch.float64)
+        log_uniform = rng.uniform(*x0.shape, self.candidates, dtype=torch.float64).clamp(min=1e-300).log()
+        # 1 - 2^-53 is the largest uniform below 1
+        order = (log_uniform / left).cumsum(-1).exp().clamp(max=1 - 2**-53)
+        others = rng.integers(*x0.shape, self.candidates, below=size - 1)
+        others = others + (others >= x0[..., None])  # any token but x0
+        ids = torch.cat([x0[..., None], others], -1)
+        return ids, torch.cat([own, sigma * torch.special.ndtri(order)], -1)
+
+    def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
+        t = torch.ones(len(x0), device=x0.device, dtype=self.codebook.weight.dtype)
+        return State(t, known, x0.where(known, rng.integers(*x0.shape, below=self.codebook.vocab_size)))
+
+    def embed(self, state: State) -> Hidden:
+        return self.codebook.lookup(state.tokens) if state.values is None else state.values
+
+    def clock(self, state: State) -> Times:
+        return -self.alpha(state.t).log()
+
+    def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
+        alpha, slope = (f(state.t)[:, None].expand(x0.shape) for f in (self.alpha, self.alpha.derivative))
+        return prediction.reduce(uniform.nelbo, x0, state.tokens, alpha, slope)
+
+    def step(self, state: State, predict: Predict, s: Times, rng: Rng, sampler: str | None = None) -> State:
+        """Ancestral; with a greedy tail the last step takes the likeliest tokens."""
+        prediction = predict()
+        here = (-prediction.nll(state.tokens)).exp()
+        drawn = prediction.draw(rng)
+        tokens = uniform.step(
+            state.tokens, drawn, here, self.alpha(state.t), self.alpha(s), self.codebook.vocab_size, rng
+        )
+        ended = (s <= 0)[:, None]
+        if (sampler or self.sampler) == "greedy" and bool(ended.any()):
+            tokens = self._likeliest(state, prediction, here).where(ended, tokens)
+        return State(s, state.known | ended, state.tokens.where(state.known, tokens))
+
+    def _likeliest(self, state: State, prediction: Prediction, here: PerToken) -> Tokens:
+        """argmax_v p(x0 = v | z_t) ~ p_v (V alpha 1[v = z] + 1 - alpha): the best token of p, or staying at z."""
+        mode = prediction.mode()
+        a = self.alpha(state.t)[:, None]
+        stay = here * (self.codebook.vocab_size * a + 1 - a) >= (-prediction.nll(mode)).exp() * (1 - a)
+        return state.tokens.where(stay, mode)
+
+    def log_likelihood(self, state: State) -> LogProbs:
+        noisy = uniform.log_likelihood(state.tokens, self.alpha(state.t), self.codebook.vocab_size)
+        return certain(state, noisy)
+
+    def decode(self, state: State) -> Tokens:
+        return state.tokens
+
+    def boundary(self, denoise: Callable[[State], Prediction], x0: Tokens, rng: Rng) -> PerToken:
+        return uniform_boundary(self, self.alpha, denoise, x0, rng)
+
+
+@dataclass(frozen=True)
+class DuoSettings:
+    """DUO: uniform diffusion from the Gaussian underneath, with a curriculum.
+
+    Args:
+        log_snr_max: Log signal-to-noise ratio of the Gaussian at t = 0; by default the one at which alpha is 0.999.
+        log_snr_min: The same at t = 1; by default the one at which alpha is 0.001.
+        curriculum: Share of the training in which inputs are soft.
+        softness: Their temperature at the beginning.
+        candidates: Tokens that a soft input is made of.
+        sampler: ancestral, or greedy for the likeliest tokens in the last step.
+    """
+
+    log_snr_max: float | None = None
+    log_snr_min: float | None = None
+    curriculum: float = 0.5
+    softness: float = 0.1
+    candidates: int = 64
+    sampler: Literal["ancestral", "greedy"] = "ancestral"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.curriculum <= 1 or self.softness <= 0 or self.candidates < 1:
+            raise UserError("DUO needs a curriculum in [0, 1], a softness above 0 and at least 1 candidate.")
+
+    def build(self, codebook: Codebook) -> DUO:
+        auto = sigma_range(codebook.vocab_size)
+        # log SNR = -2 log sigma, linear in t where sigma is geometric
+        low, high = (
+            default if given is None else float(torch.tensor(-given / 2).exp())
+            for given, default in ((self.log_snr_max, auto.low), (self.log_snr_min, auto.high))
+        )
+        return DUO(
+            codebook,
+            sigma=Geometric(low, high),
+            curriculum=self.curriculum,
+            softness=self.softness,
+            candidates=self.candidates,
+            sampler=self.sampler,
+        )

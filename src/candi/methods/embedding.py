@@ -1,0 +1,38 @@
+"""Embedding diffusion: isotropic noise on learned unit vectors, variance exploding."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from candi.codebook import Codebook
+from candi.methods.continuous import Continuous
+from candi.schedules import Geometric
+from candi.spaces import Embedding
+
+
+@dataclass(frozen=True)
+class EmbeddingSettings:
+    """Embedding diffusion: Gaussian noise on the token vectors, no mask.
+
+    Args:
+        sigma_min: Noise at t = 0.
+        sigma_max: Noise at t = 1.
+        solver: How positions move in a sampling step.
+        inference: Whether they aim at the mean prediction (exact) or at one draw of it (approximate).
+    """
+
+    sigma_min: float = 0.01
+    sigma_max: float = 2.0
+    solver: Literal["ddim", "euler", "ancestral"] = "ddim"
+    inference: Literal["exact", "approximate"] = "exact"
+
+    def __post_init__(self) -> None:
+        Geometric(self.sigma_min, self.sigma_max)  # refuses a range that is none
+
+    def build(self, codebook: Codebook) -> Continuous:
+        return Continuous(
+            codebook,
+            space=Embedding(codebook),
+            sigma=Geometric(self.sigma_min, self.sigma_max),
+            solver=self.solver,
+            inference=self.inference,
+        )

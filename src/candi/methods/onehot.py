@@ -1,0 +1,43 @@
+"""One-hot diffusion: CANDI's Gaussian half alone, the baseline that fails on large vocabularies."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from candi.codebook import Codebook
+from candi.methods.continuous import Continuous
+from candi.schedules import RankLinear
+from candi.spaces import SPACES
+
+
+@dataclass(frozen=True)
+class OneHotSettings:
+    """One-hot diffusion: Gaussian noise on one-hot vectors, no mask.
+
+    Args:
+        space: projected, or onehot to hold the vectors of size V explicitly: the same law.
+        rank_min: Rank degradation at t = 0.
+        rank_max: Rank degradation at t = 1, below 0.5.
+        precondition: Scale of the inputs: exact gives them unit size, paper divides by sqrt(1 + sigma^2).
+        solver: How positions move in a sampling step.
+        inference: Whether they aim at the mean prediction (exact) or at one draw of it (approximate).
+    """
+
+    space: Literal["projected", "onehot"] = "projected"
+    rank_min: float = 0.05
+    rank_max: float = 0.4
+    precondition: Literal["exact", "paper"] = "exact"
+    solver: Literal["ddim", "euler", "ancestral"] = "ddim"
+    inference: Literal["exact", "approximate"] = "exact"
+
+    def __post_init__(self) -> None:
+        RankLinear(self.rank_min, self.rank_max)  # refuses a range that is none
+
+    def build(self, codebook: Codebook) -> Continuous:
+        return Continuous(
+            codebook,
+            space=SPACES[self.space](codebook),
+            sigma=RankLinear(self.rank_min, self.rank_max),
+            exact_scale=self.precondition == "exact",
+            solver=self.solver,
+            inference=self.inference,
+        )

@@ -1,0 +1,52 @@
+"""Pieces that the steps of several methods share."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from candi.nets.prediction import Prediction
+from candi.rng import Rng
+from candi.sampling.solvers import SOLVERS
+from candi.schedules import Schedule
+from candi.spaces import Space
+from candi.state import State
+from candi.types import LogProbs, Mask, PerToken, Times, Values
+
+
+def moved(state: State, target: Values, s: Times, space: Space, sigma: Schedule, solver: str, rng: Rng) -> Values:
+    """The values of a state carried from t to s by a solver that aims at the target."""
+    return SOLVERS[solver](state.noisy, target, sigma(state.t), sigma(s), lambda: space.noise(state.known.shape, rng))
+
+
+def certain(state: State, log_likelihood: LogProbs) -> LogProbs:
+    """A log-likelihood whose known positions allow their own token only."""
+    clean = torch.full_like(log_likelihood, -torch.inf).scatter(-1, state.tokens[..., None], 0.0)
+    return torch.where(state.known[..., None], clean, log_likelihood)
+
+
+def best(score: PerToken, open: Mask, count: Int[Tensor, "B"]) -> Mask:
+    """The `count` open positions of each row with the highest score."""
+    ranked = score.masked_fill(~open, -torch.inf).argsort(-1, descending=True).argsort(-1)
+    return open & (ranked < count[:, None])
+
+
+def entropy_bounded(entropy: PerToken, open: Mask, bound: float) -> Mask:
+    """The most open positions, surest first, whose entropies without the largest sum to at most the bound.
+
+    That sum bounds what is lost by drawing them independently. At least one a row.
+    """
+    filled = entropy.masked_fill(~open, torch.inf)
+    ordered, order = filled.sort(-1)
+    before = ordered.nan_to_num(posinf=0.0).cumsum(-1) - ordered.nan_to_num(posinf=0.0)  # all but the largest so far
+    chosen = (before <= bound) & ordered.isfinite()
+    return torch.zeros_like(open).scatter(-1, order, chosen)
+
+
+def entropy(prediction: Prediction) -> PerToken:
+    """-sum_v p log p at the open positions."""
+    return prediction.reduce(lambda log_p: torch.special.entr(log_p.exp()).sum(-1))
+
+
+def remask_rate(alpha_t: Times, alpha_s: Times, most: float) -> Float[Tensor, "B"]:
+    """sigma = min(most, (1 - alpha_s)/alpha_t): the share of revealed tokens that a remasking step takes back."""
+    return ((1 - alpha_s) / alpha_t.clamp(min=1e-9)).clamp(max=most)

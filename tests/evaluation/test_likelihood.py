@@ -1,0 +1,167 @@
+"""Bounds are bounds: against the exact likelihood of small trained models, by enumeration."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import candi
+from candi.cli import main
+from candi.config import ModelConfig
+from candi.data.corpus import Piece
+from candi.data.tokenizer import Tokenizer
+from candi.errors import UserError
+from candi.evaluation.likelihood import likelihood
+from candi.kernels import uniform
+from candi.methods import METHODS
+from candi.nets.denoiser import Denoiser
+from candi.nets.transformer import TrunkSettings
+from candi.rng import Rng
+from candi.state import State
+from candi.training.objective import Objective
+from tests.training.runs import train_here
+
+pytestmark = pytest.mark.usefixtures("cache")
+TRUNK = TrunkSettings(width=16, blocks=1, heads=2, conditioning=8)
+DATA = torch.tensor([[0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 1]])  # 3 tokens of 2 kinds
+
+
+def _trained(name: str, length: int = 3) -> candi.Model:
+    """A tiny model, trained for a moment on six sequences."""
+    torch.manual_seed(0)
+    config = ModelConfig(2, length, name, METHODS[name](), TRUNK)
+    denoiser = Denoiser.build(2, TRUNK, config.settings)
+    objective = Objective(denoiser)
+    optimizer = torch.optim.AdamW(denoiser.parameters(), lr=5e-3)
+    data = DATA[:, :length].repeat(8, 1)
+    for step in range(120):
+        rows = torch.arange(len(data))
+        objective(data, rows, len(data), Rng.from_seed(step)).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return candi.Model(denoiser, Tokenizer.characters([Piece("ab", True)]), config)
+
+
+def _every(length: int) -> torch.Tensor:
+    return torch.tensor(list(itertools.product((0, 1), repeat=length)))
+
+
+def _bound(model: candi.Model, x: torch.Tensor, repeats: int = 400) -> tuple[float, float]:
+    """Nats of one sequence and the standard error, from many draws of t."""
+    many = x[None].repeat(repeats, 1).numpy().astype(np.int64)
+    result = likelihood(model, many, times=16, batch=repeats)
+    scale = math.log(2) * len(x)
+    return result.bits_per_token * scale, (result.high - result.low) / 3.92 * scale
+
+
+@torch.no_grad()
+def _masked_likelihood(model: candi.Model, x: torch.Tensor) -> float:
+    """log p(x) of masked diffusion in continuous time: one position at a time, in every order alike."""
+    total = 0.0
+    for order in itertools.permutations(range(len(x))):
+        chance = 1.0
+        known = torch.zeros(1, len(x), dtype=torch.bool)
+        for i in order:
+            log_p = model.denoiser(State(torch.ones(1), known, x[None])).log_probs()
+            chance *= float(log_p[0, i, x[i]].exp())
+            known = known.clone()
+            known[0, i] = True
+        total += chance / math.factorial(len(x))
+    return math.log(total)
+
+
+@torch.no_grad()
+def _uniform_likelihoods(model: candi.Model, length: int, steps: int = 400) -> torch.Tensor:
+    """log p(x) of every x under the ancestral sampler in many steps: products of transition matrices of all states."""
+    method = model.denoiser.method
+    states = _every(length)
+    spread = torch.full((len(states),), 1 / len(states), dtype=torch.float64)
+    moments = torch.linspace(1, 0, steps + 1)
+    for t, s in zip(moments[:-1], moments[1:], strict=True):
+        now = t.expand(len(states))
+        p = model.denoiser(State(now, torch.zeros_like(states, dtype=torch.bool), states)).log_probs().exp()
+        a_t, a_s = (method.alpha(m.expand(len(states), length)) for m in (t, s))
+        each = uniform.posterior(states, p, a_t, a_s).double()  # [states, length, 2]
+        jump = torch.stack(
+            [each.gather(-1, to.expand(len(states), -1)[..., None])[..., 0].prod(-1) for to in states], -1
+        )
+        spread = spread @ jump
+    return spread.log()
+
+
+def test_masked_bound_is_above_the_exact_likelihood():
+    model = _trained("mdlm")
+    gaps = []
+    for x in _every(3):
+        bound, error = _bound(model, x)
+        gaps.append(bound + _masked_likelihood(model, x))
+        assert gaps[-1] > -4 * error
+    assert max(gaps) < 1.0  # and not idle
+    assert sum(math.exp(_masked_likelihood(model, x)) for x in _every(3)) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["udlm", "duo"])
+def test_uniform_bound_is_above_the_exact_likelihood(name):
+    """A last draw from p(x0 | z_0) is part of the bound where alpha(0) < 1 (0.999 for duo): 0.01 for it."""
+    model = _trained(name, length=2)
+    exact = _uniform_likelihoods(model, 2)
+    assert float(exact.exp().sum()) == pytest.approx(1, abs=1e-5)
+    gaps = []
+    for x, log_p in zip(_every(2), exact.tolist(), strict=True):
+        bound, error = _bound(model, x, repeats=2000)
+        gaps.append(bound + log_p)
+        assert gaps[-1] > -4 * error - 0.01
+    assert max(gaps) < 1.0
+
+
+def test_left_to_right_is_exact():
+    model = _trained("ar")
+    with torch.no_grad():
+        every = _every(3)
+        state = model.denoiser.method.corrupt(every, torch.ones(8), Rng.from_seed(0))
+        log_p = -model.denoiser.method.loss(model.denoiser(state), state, every).sum(-1)
+    assert float(log_p.exp().sum()) == pytest.approx(1, abs=1e-5)
+    result = likelihood(model, every.numpy())
+    assert result.exact
+    assert result.bits_per_token == pytest.approx(float(-log_p.mean()) / math.log(2) / 3, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in METHODS if not METHODS[name]().build(candi.codebook.Codebook(4, 2)).bound]
+)
+def test_methods_without_a_bound_are_refused_with_the_reason(name):
+    model = _trained(name)
+    with pytest.raises(UserError, match=f"{name} has no likelihood bound: its"):
+        likelihood(model, DATA.numpy())
+
+
+def test_the_interval_covers_the_truth():
+    """Of 60 intervals from 32 sequences each, about 95% hold the mean over very many: at least 50 of them."""
+    model = _trained("mdlm")
+    random = np.random.default_rng(0)
+    data = DATA.numpy()
+    truth = likelihood(model, data[random.integers(6, size=6000)], times=8, batch=6000).bits_per_token
+    held = 0
+    for seed in range(60):
+        result = likelihood(model, data[random.integers(6, size=32)], times=2, batch=32, seed=seed)
+        held += result.low <= truth <= result.high
+    assert held >= 50
+
+
+def test_the_command(tmp_path, capsys):
+    train_here(tmp_path / "run", steps=10, method="mdlm")
+    main(["evaluate", str(tmp_path / "run"), "--data", "pydoc", "--sequences", "16", "--json"])
+    record = json.loads(capsys.readouterr().out)
+    assert record["method"] == "mdlm"
+    assert record["low"] < record["bits_per_token"] < record["high"]
+    assert 3 < record["bits_per_token"] < 9
+    main(["evaluate", str(tmp_path / "run"), "--data", "pydoc", "--sequences", "16"])
+    assert "at most" in capsys.readouterr().out
+    train_here(tmp_path / "hybrid", steps=10)
+    with pytest.raises(SystemExit) as exit:
+        main(["evaluate", str(tmp_path / "hybrid"), "--data", "pydoc"])
+    assert exit.value.code == 2
+    assert "leaks information" in capsys.readouterr().err

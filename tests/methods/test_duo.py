@@ -1,0 +1,125 @@
+"""The uniform schedule and the curriculum that come from the Gaussian underneath."""
+
+import math
+
+import pytest
+import torch
+
+from candi.analysis.identifiability import survival, survival_slope
+from candi.codebook import Codebook
+from candi.methods.duo import DUO, UniformOfGaussian, sigma_range
+from candi.rng import Rng
+from candi.schedules import Geometric
+
+
+@pytest.mark.parametrize("size", [2, 27, 1000, 50_257, 256_000])
+def test_the_schedule_falls_from_one_to_nothing_with_the_right_slope(double, size):
+    alpha = UniformOfGaussian(size, sigma_range(size))
+    assert alpha(torch.tensor([0.0, 1.0])).tolist() == pytest.approx([0.999, 0.001], abs=1e-9)
+    t = torch.linspace(0.001, 0.999, 777, requires_grad=True)
+    values = alpha(t)
+    assert (values.diff() < 0).all()
+    (slope,) = torch.autograd.grad(values.sum(), t)
+    torch.testing.assert_close(alpha.derivative(t), slope, rtol=1e-6, atol=1e-9)
+    # between knots, too, it is what the integral says
+    direct = (size * survival(alpha.sigma(t), size) - 1) / (size - 1)
+    torch.testing.assert_close(values, direct, rtol=1e-8, atol=1e-10)
+    exact = size / (size - 1) * survival_slope(alpha.sigma(t), size) * alpha.sigma.derivative(t)
+    torch.testing.assert_close(alpha.derivative(t), exact, rtol=1e-5, atol=1e-7)
+
+
+# rho of a 30-digit computation: V, sigma, rho
+_REFERENCE = [
+    (2, 0.2, 0.00020347600872247946),
+    (2, 1.0, 0.23975006109347674),
+    (2, 10.0, 0.4718140111014917),
+    (5, 0.316227766, 0.04182695722258116),
+    (5, 2.0, 0.6654665693838662),
+    (27, 0.1, 1.9978897783610856e-11),
+    (27, 0.5, 0.4904653925017416),
+    (27, 3.16227766, 0.9328552271347157),
+    (50, 0.2, 0.006983932720204928),
+    (50, 1.0, 0.8704531728632524),
+    (50, 10.0, 0.9750536306633699),
+    (500, 0.316227766, 0.45083564805433196),
+    (500, 2.0, 0.9917970113654334),
+    (50_257, 0.1, 3.362846447411429e-08),
+    (50_257, 0.5, 0.9845519050862748),
+    (50_257, 3.16227766, 0.9999275568749414),
+    (256_000, 0.2, 0.34328177008728916),
+    (256_000, 1.0, 0.9997589203886145),
+    (256_000, 10.0, 0.9999938499919359),
+]
+
+
+@pytest.mark.parametrize(("size", "sigma", "rho"), _REFERENCE)
+def test_survival_agrees_with_reference_values(size, sigma, rho):
+    kept = float(survival(torch.tensor([sigma], dtype=torch.float64), size))
+    assert kept == pytest.approx(1 - rho, rel=1e-9, abs=1e-14)
+
+
+def test_survival_is_how_often_the_argmax_keeps_the_token(double):
+    """200,000 noisy one-hot vectors of 50 entries; four standard errors."""
+    sigma, size, n = 0.5, 50, 200_000
+    noise = sigma * torch.randn(n, size, generator=torch.Generator().manual_seed(0))
+    noise[:, 0] += 1
+    kept = float((noise.argmax(-1) == 0).double().mean())
+    expected = float(survival(torch.tensor([sigma]), size))
+    assert abs(kept - expected) < 4 * math.sqrt(expected * (1 - expected) / n)
+
+
+def _duo(size: int, candidates: int, progress: float = 0.0) -> DUO:
+    torch.manual_seed(0)
+    method = DUO(Codebook(size, 12), sigma=Geometric(0.2, 0.6), candidates=candidates)
+    method.progress = progress
+    return method.train()
+
+
+def test_the_curriculum_keeps_tokens_as_often_as_the_schedule_says(double):
+    """Both with all entries and with only the largest: the winner is x0 with chance alpha + (1 - alpha)/V.
+
+    100,000 positions, four standard errors."""
+    t = torch.full((100,), 0.5)
+    x0 = torch.randint(200, (100, 1000))
+    for candidates in (16, 200):
+        method = _duo(200, candidates)
+        kept = float((method.corrupt(x0, t, Rng.from_seed(0)).tokens == x0).double().mean())
+        alpha = float(method.alpha(t[:1]))
+        expected = alpha + (1 - alpha) / 200
+        assert abs(kept - expected) < 4 * math.sqrt(expected * (1 - expected) / 1e5)
+
+
+def test_the_largest_entries_alone_give_the_same_soft_inputs(double):
+    """Mean and spread of softmax(w/tau) W from 64 of 200 entries against all of them, at tau = 0.1.
+
+    The 136 entries left out hold e^-(gap/tau) of the weight, below 2% here; 20,000 positions."""
+    t = torch.full((20,), 0.5)
+    x0 = torch.full((20, 1000), 7)
+    seen = {}
+    for candidates in (64, 200):
+        values = _duo(200, candidates).corrupt(x0, t, Rng.from_seed(1)).noisy.detach().reshape(-1, 12)
+        seen[candidates] = (values.mean(0), values.std(0), values.norm(dim=-1).mean())
+    for some, all_ in zip(seen[64], seen[200], strict=True):
+        torch.testing.assert_close(some, all_, rtol=0.05, atol=0.02)
+
+
+def test_the_curriculum_hardens_into_tokens(double):
+    x0 = torch.randint(200, (8, 50))
+    t = torch.full((8,), 0.4)
+    soft = _duo(200, 32, progress=0.1).corrupt(x0, t, Rng.from_seed(0))
+    hard = _duo(200, 32, progress=0.4999).corrupt(x0, t, Rng.from_seed(0))
+    over = _duo(200, 32, progress=0.5).corrupt(x0, t, Rng.from_seed(0))
+    assert over.values is None
+    method = _duo(200, 32)
+    sharp = method.codebook.lookup(hard.tokens)
+    assert float((hard.noisy - sharp).norm(dim=-1).mean()) < 0.01 < float((soft.noisy - sharp).norm(dim=-1).mean())
+    assert _duo(200, 32).eval().corrupt(x0, t, Rng.from_seed(0)).values is None
+
+
+def test_soft_inputs_teach_the_token_vectors(double):
+    method = _duo(200, 32)
+    state = method.corrupt(torch.randint(200, (2, 5)), torch.full((2,), 0.5), Rng.from_seed(0))
+    (gradient,) = torch.autograd.grad(
+        method.embed(state).square().sum() + method.embed(state)[..., 0].sum(), method.codebook.weight
+    )
+    assert float(gradient.abs().sum()) > 0

@@ -1,0 +1,50 @@
+"""What the documents show works."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+def _blocks(name: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(encoding="utf-8"), re.S)
+
+
+def _run(*arguments: object) -> str:
+    done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_guide_s_walk_with_the_exact_posterior(tmp_path):
+    (tmp_path / "walk.py").write_text(_blocks("guide.md")[-1])
+    share = float(re.search(r"[\d.]+", _run(tmp_path / "walk.py").removeprefix("tensor("))[0])
+    assert abs(share - 0.5) < 0.08  # 1,000 samples: a standard error of 0.016, and little noise is left out
+
+
+def test_the_method_of_one_s_own_trains_samples_and_is_exact(tmp_path):
+    method, proof = _blocks("add-a-method.md")
+    assert 30 < len([line for line in method.splitlines() if line.strip()]) < 60
+    (tmp_path / "cosine.py").write_text(method)
+    (tmp_path / "proof.py").write_text(method + proof)
+    _run(tmp_path / "proof.py")
+    plugin, run = f"--plugin={tmp_path}/cosine.py", tmp_path / "run"
+    small = ["--preset", "tiny", "--data", "pydoc", "--steps", "60", "--validate_every", "20"]
+    _run("-m", "candi", "train", plugin, "--method", "cosine", *small, "--out", run)
+    rows = (run / "metrics.csv").read_text().splitlines()
+    valid = [float(row.split(",")[2]) for row in rows[1:] if row.split(",")[2]]
+    assert valid[-1] < valid[0]
+    assert _run("-m", "candi", "sample", run, plugin, "--steps", "4", "--prompt", "The ").startswith("The ")
+    assert "bits per token" in _run("-m", "candi", "evaluate", run, plugin, "--data", "pydoc", "--sequences", "8")
+
+
+def test_links_between_documents_lead_somewhere():
+    root = DOCS.parent
+    for page in [*root.glob("*.md"), *DOCS.glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
