@@ -13,7 +13,7 @@ DEMO := runs/demo
 
 demo: $(STAMP)
 	@$(RUN) -m candi train --preset demo --out $(DEMO)
-	@$(RUN) -m candi sample $(DEMO) --steps 16 --temperature 0.5 --watch
+	@$(RUN) -m candi sample $(DEMO) --steps 16 --temperature 0.6 --prompt "The " --seed 3 --n 3 --watch
 	@echo 'Try next:'
 	@echo '  $(VENV)/bin/candi sample $(DEMO) --watch --seed 1 --prompt "The "'
 	@echo '  $(VENV)/bin/candi sample $(DEMO) --n 4 --steps 64 --temperature 0.5'

@@ -1,6 +1,7 @@
 """Token vectors."""
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -30,6 +31,14 @@ class Codebook(nn.Module):
     def lookup(self, tokens: Tokens) -> Hidden:
         """w_x. The raw rows are gathered before they are normalised: no second copy of the table."""
         return F.normalize(F.embedding(tokens, self.weight), dim=-1)
+
+    def mixture(self, tokens: Int[Tensor, "B L K"], weights: Float[Tensor, "B L K"]) -> Hidden:
+        """sum_k weight_k w_k, without a tensor of K vectors a position: the lengths go into the weights."""
+        weights = weights / self.weight.norm(dim=-1)[tokens]
+        mixed: Tensor = F.embedding_bag(
+            tokens.flatten(0, 1), self.weight, mode="sum", per_sample_weights=weights.flatten(0, 1)
+        )
+        return mixed.unflatten(0, tokens.shape[:2])
 
     def blank(self) -> Tensor:
         """b [D]."""

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 import candi
-from candi.cli.watch import CLEAN, GIVEN, NOISY, REVEALED, frames, watch
+from candi.cli.watch import CLEAN, GIVEN, NOISY, REVEALED, Frame, frames, styled, watch
 from tests.training.runs import train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -38,7 +38,15 @@ def test_a_terminal_of_any_width_shows_colours(model, width):
     shown = screen.getvalue()
     assert "step   4/4" in shown
     assert "\x1b[1;30;42m" in shown  # just revealed: black on green
-    assert "\x1b[2;35m" in shown  # noisy: dim magenta
+    assert "\x1b[35m" in shown  # noisy: magenta
+
+
+def test_long_text_breaks_at_the_edge():
+    """Characters, not words: positions stay where they are while the noise around them clears."""
+    frame = Frame(0, 4, list("abc defgh ij\nkl日本mn"), [CLEAN] * 19)
+    screen = io.StringIO()
+    Console(file=screen, width=6).print(styled(frame, 6))
+    assert [line.rstrip() for line in screen.getvalue().splitlines()[-5:-1]] == ["abc de", "fgh ij", "kl日本", "mn"]
 
 
 def test_a_pipe_gets_plain_text(model, capsys):

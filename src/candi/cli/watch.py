@@ -1,9 +1,11 @@
 """Denoising as it happens, in the terminal."""
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -12,7 +14,8 @@ from candi.model import Model
 from candi.state import State
 
 GIVEN, CLEAN, REVEALED, NOISY = "given", "clean", "revealed", "noisy"
-_STYLES = {GIVEN: "bold blue", CLEAN: "default", REVEALED: "bold black on green", NOISY: "dim magenta"}
+_STYLES = {GIVEN: "bold blue", CLEAN: "default", REVEALED: "bold black on green", NOISY: "magenta"}
+_PAUSE = 0.12  # seconds a frame stays at least: small models are faster than the eye
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ def watch(model: Model, n: int, options: Mapping[str, Any], console: Console | N
         if console.is_terminal:
             with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
                 for frame in frames(model, options, number):
-                    live.update(styled(frame), refresh=True)
+                    live.update(styled(frame, console.width), refresh=True)
+                    time.sleep(_PAUSE)
             continue
         for frame in frames(model, options, number):
             shown = "".join("·" if kind == NOISY else p for p, kind in zip(frame.pieces, frame.kinds, strict=True))
@@ -61,12 +65,18 @@ def _pieces(model: Model, state: State) -> list[str]:
     return model.tokenizer.pieces(model.denoiser.method.decode(state)[0].tolist())
 
 
-def styled(frame: Frame) -> Group:
+def styled(frame: Frame, width: int) -> Group:
     """A header and the text, each position in the colour of what it is."""
-    body = Text()
+    body, column = Text(), 0
     for piece, kind in zip(frame.pieces, frame.kinds, strict=True):
-        # noise has no line breaks: the text keeps its shape while it clears
-        body.append(piece.replace("\n", " ") if kind == NOISY else piece, _STYLES[kind])
+        # noise has no line breaks, and lines break at the edge, not between words: the text keeps its shape
+        shown = piece.replace("\n", " ") if kind == NOISY else piece
+        for character in shown:
+            if column + cell_len(character) > width and character != "\n":
+                body.append("\n")
+                column = 0
+            body.append(character, _STYLES[kind])
+            column = 0 if character == "\n" else column + cell_len(character)
     bar = "━" * round(frame.known * 24)
     header = Text.assemble(
         (f"step {frame.step:>3}/{frame.steps}  ", "bold"),

@@ -113,9 +113,8 @@ class DUO(Method):
             return State(t, nothing, uniform.corrupt(x0, self.alpha(t), self.codebook.vocab_size, rng))
         ids, scores = self._largest(x0, t, rng)
         weights = torch.softmax(scores / temperature, -1).to(self.codebook.weight.dtype)
-        rows = torch.nn.functional.normalize(self.codebook.weight[ids], dim=-1)
         winner = ids.gather(-1, scores.argmax(-1, keepdim=True))[..., 0]
-        return State(t, nothing, winner, torch.einsum("blk,blkd->bld", weights, rows))
+        return State(t, nothing, winner, self.codebook.mixture(ids, weights))
 
     def _temperature(self) -> float | None:
         """tau, or None once it has reached 0. Only training sees the curriculum."""

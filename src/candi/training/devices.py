@@ -1,6 +1,7 @@
 """One device or many, through Lightning Fabric."""
 
 import logging
+import os
 import warnings
 
 import torch
@@ -39,6 +40,10 @@ def connect(settings: TrainSettings) -> Fabric:
         precision = "bf16-mixed" if accelerator == "cuda" else "32-true"
     if accelerator == "cuda":
         torch.set_float32_matmul_precision("high")
+    if accelerator == "cuda" and settings.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs for it
+        warnings.filterwarnings("ignore", ".*(does not have a|defaults to a non-)deterministic.*")
+        torch.use_deterministic_algorithms(True, warn_only=True)
     return Fabric(
         accelerator=accelerator,
         devices=devices,

@@ -13,7 +13,7 @@ from candi.nets.transformer import TrunkSettings
 _FREE = {
     "out", "cache", "steps", "minutes", "micro_batch", "checkpoint_every", "keep", "log_every",
     "validate_every", "validate_windows", "sample_every", "samples", "sample_steps",
-    "accelerator", "devices", "nodes", "strategy", "precision", "compile",
+    "accelerator", "devices", "nodes", "strategy", "precision", "compile", "deterministic",
 }  # fmt: skip
 
 
@@ -58,6 +58,7 @@ class TrainSettings:
         strategy: auto, ddp (copies of the model) or fsdp (pieces of it).
         precision: auto is bf16-mixed on CUDA and float32 elsewhere.
         compile: Compile the trunk with torch.compile.
+        deterministic: The same run gives the same weights on a GPU too, a little slower. A CPU does in any case.
         model: The transformer.
         settings: Of the method.
     """
@@ -98,6 +99,7 @@ class TrainSettings:
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "64-true"] = "auto"
     compile: bool = False
+    deterministic: bool = True
     model: TrunkSettings = field(default_factory=TrunkSettings)
     settings: MethodSettings | None = None
 
