@@ -1,21 +1,35 @@
 import torch
 
 from candi.draws import categorical
+from candi.nets.head import Mapped
+from candi.nets.prediction import Prediction, luck
+from candi.rng import Rng
+
+TAIL = torch.tensor([1e-6, 1e-7, 1e-8, 1e-9, 1e-9], dtype=torch.float64)
 
 
 def test_draws_follow_the_probabilities_down_to_one_in_a_billion():
-    """A chi-square over a million draws, the tail made visible by asking for it.
+    """A chi-square over a million draws of `Prediction`, as every method draws, the tail in the last places, where the
+    cumulative sum is coarsest.
 
-    Uniforms are stratified over the first 2e-6 of the unit interval, where the tail tokens lie, so that tokens of
-    probability 1e-9 are met 500 times in a million. Tolerance: the 0.9999 quantile of chi-square with 5 degrees."""
-    tail = torch.tensor([1e-9, 1e-9, 1e-8, 1e-7, 1e-6], dtype=torch.float64)
-    probabilities = torch.cat([tail, (1 - tail.sum())[None]])
-    n, window = 1_000_000, 2e-6
-    uniform = torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * window
-    drawn = categorical(probabilities.log().expand(n, -1), uniform)
-    expected = n * torch.cat([tail, window - tail.sum()[None]]) / window
-    seen = torch.bincount(drawn, minlength=6)
+    The random numbers are taken from the last 2e-6 of the unit interval, where the tail lies, so that a token of
+    probability 1e-9 is met 500 times. Tolerance: the 0.9999 quantile of chi-square with 5 degrees of freedom."""
+    probabilities = torch.cat([(1 - TAIL.sum())[None], TAIL])
+    n, window = 1000, 2e-6
+    numbers = 1 - window * (1 - torch.rand(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
+    everywhere = torch.ones(n, n, dtype=torch.bool)
+    drawn = Prediction(probabilities.log().expand(n, n, 6), Mapped(lambda rows: rows), 6, everywhere).pick(numbers)
+    expected = n * n * torch.cat([(window - TAIL.sum())[None], TAIL]) / window
+    seen = torch.bincount(drawn.flatten(), minlength=6)
     assert float(((seen - expected).square() / expected).sum()) < 25.7
+
+
+def test_the_random_numbers_of_a_draw_are_fine_enough_for_it():
+    """Uniform in a thousand bins (chi-square, four standard deviations), and finer than float32's steps of 2^-24."""
+    numbers = luck(torch.Size((1000, 1000)), Rng.from_seed(0))
+    seen = torch.histc(numbers, 1000, 0, 1)
+    assert abs(float((seen - 1000).square().sum() / 1000) - 999) < 4 * (2 * 999) ** 0.5
+    assert float(((numbers * 2**24) % 1 != 0).double().mean()) > 0.999
 
 
 def test_draws_over_a_broad_distribution():

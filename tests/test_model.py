@@ -39,6 +39,17 @@ def test_a_sample_depends_on_its_number_and_not_on_the_batch(model):
     assert model.generate(n=5, steps=4)[:2] == model.generate(n=2, steps=4)
 
 
+def test_nor_does_it_when_most_steps_reveal_nothing(model):
+    """Many more steps than positions: rows that need no draw must not shift the draws of others."""
+    options = [{}]
+    for name, values in model.denoiser.method.options.items():
+        options += [{name: value} for value in values]
+    for option in options:
+        together = model.sample(6, batch=6, length=8, steps=40, **option)
+        alone = model.sample(6, batch=1, length=8, steps=40, **option)
+        assert torch.equal(together, alone), option
+
+
 def test_prompts_and_blanks_are_kept(model):
     prompted = model.generate(n=2, length=16, steps=3, prompt="The ")
     assert all(text.startswith("The ") and len(text) == 16 for text in prompted)
@@ -132,6 +143,7 @@ def test_weights_of_another_shape_or_name_are_refused(model, tmp_path):
         ({"method": "cnadi"}, "did you mean 'candi'"),
         ({"model": {"wdith": 16}}, "did you mean 'width'"),
         ({"vocab_size": 7}, "tokenizer|does not fit"),
+        ({"vocab_size": -1}, "at least 1"),
         ({"colour": "red"}, "no field 'colour'"),
     ],
 )
@@ -141,9 +153,10 @@ def test_a_config_that_is_wrong_is_refused(model, tmp_path, change, complaint):
     (folder / "config.json").write_text(json.dumps(config | change))
     with pytest.raises(UserError, match=complaint):
         candi.load(folder)
-    (folder / "config.json").write_text("{not json")
-    with pytest.raises(UserError, match="not valid JSON"):
-        candi.load(folder)
+    for content, told in (("{not json", "not valid JSON"), ("[]", "expected an object")):
+        (folder / "config.json").write_text(content)
+        with pytest.raises(UserError, match=told):
+            candi.load(folder)
 
 
 def test_another_tokenizer_is_refused(model, tmp_path):

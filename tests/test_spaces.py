@@ -91,4 +91,4 @@ def test_log_density_is_that_of_the_noise(codebook, name):
 def test_nearest_of_a_clean_point_is_its_token(codebook):
     tokens = torch.arange(40)[None]
     for space in (OneHot(codebook), Embedding(codebook), Projected(codebook)):
-        assert torch.equal(space.nearest(space.point(tokens)), tokens)
+        assert torch.equal(space.nearest(space.point(tokens), torch.ones_like(tokens).bool()), tokens)

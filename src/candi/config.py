@@ -36,12 +36,16 @@ class ModelConfig:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any], where: str) -> "ModelConfig":
+    def from_json(cls, values: object, where: str) -> "ModelConfig":
+        if not isinstance(values, Mapping):
+            raise UserError(f"{where}: expected an object, not {values!r}.")
         name = values.get("method")
         if not isinstance(name, str) or name not in METHODS:
             raise UserError(f"{where}: {unknown('method', str(name), METHODS)}")
         rest = {key: value for key, value in values.items() if key not in ("method", name, "model")}
         sizes = from_json(_Sizes, rest, where)
+        if min(sizes.vocab_size, sizes.length) < 1:
+            raise UserError(f"{where}: vocab_size and length must be at least 1.")
         return cls(
             sizes.vocab_size,
             sizes.length,

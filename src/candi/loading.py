@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import torch
+from huggingface_hub.errors import HfHubHTTPError
 
 from candi.errors import UserError
 from candi.model import CONFIG, Model, read_model
@@ -16,8 +17,19 @@ def load(path: str | Path, device: torch.device | str = "auto") -> Model:
     """The model of a run (its newest intact checkpoint), of a checkpoint's folder, or of the hub (hf:OWNER/NAME)."""
     device = _device(device)
     if str(path).startswith(_HUB):
-        return Model.from_pretrained(str(path).removeprefix(_HUB), device=device)
+        return _from_hub(str(path).removeprefix(_HUB), device)
     return read_model(find(Path(path).expanduser()), device)
+
+
+def _from_hub(name: str, device: torch.device) -> Model:
+    try:
+        model: Model = Model.from_pretrained(name, device=device)
+    except UserError:
+        raise
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"The model {name!r} cannot be fetched from the hub: {reason}") from None
+    return model
 
 
 def find(folder: Path) -> Path:

@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from candi.codebook import Codebook
+from candi.nets.head import chunks
 from candi.nets.prediction import Prediction
 from candi.rng import Rng
-from candi.types import Hidden, LogProbs, Times, Tokens, Values
+from candi.types import Hidden, LogProbs, Mask, Times, Tokens, Values
 
 
 class Space(ABC):
@@ -48,9 +49,11 @@ class Space(ABC):
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         """log q(values | x0 = v) for every v, up to a constant in v."""
 
-    def nearest(self, values: Values) -> Tokens:
-        """The token whose vector has the largest product with the value: what the noise looks like just now."""
-        return (self.hidden(values) @ self.codebook.rows().T).argmax(-1)
+    def nearest(self, values: Values, where: Mask) -> Tokens:
+        """The token whose vector has the largest product with the value: what noise looks like just now."""
+        hidden, rows = self.hidden(values)[where], self.codebook.rows()
+        parts = [(hidden[part] @ rows.T).argmax(-1) for part in chunks(len(hidden), len(rows), hidden.device)]
+        return torch.zeros_like(where, dtype=torch.long).index_put((where,), torch.cat(parts))
 
 
 class OneHot(Space):
@@ -76,8 +79,8 @@ class OneHot(Space):
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         return values / sigma_t.square()[:, None, None]  # -|x~ - e_v|^2 / 2 = x~_v + terms without v
 
-    def nearest(self, values: Values) -> Tokens:
-        return values.argmax(-1)
+    def nearest(self, values: Values, where: Mask) -> Tokens:
+        return values.argmax(-1) * where
 
 
 class Projected(Space):

@@ -54,7 +54,7 @@ def _refused(capsys, *arguments: object) -> str:
         ("train --data pydoc --out X --tokenizer bpe:ten", "has no size"),
         ("train --data pydoc --out X --valid nothing.txt", "no file or folder 'nothing.txt'"),
         ("train --data pydoc --out X --batch 6 --devices 4 --accelerator cpu", "cannot be shared by 4 devices"),
-        ("train --data pydoc --out X --accelerator mps", "no mps device"),
+        ("train --data pydoc --out X --accelerator cuda", "no cuda device"),
         ("train --data pydoc", "required"),
         ("train --config nothing.yaml", "nothing.yaml"),
         ("sample nothing", "no run or checkpoint at 'nothing'"),
@@ -69,12 +69,25 @@ def _refused(capsys, *arguments: object) -> str:
         ("sample RUN --prompt aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "prompt has 29 tokens but the sequence only 16"),
         ("sample RUN --n nine", '"n": Expected a value of type int'),
         ("sample RUN --watch --json", "cannot go together"),
+        ("sample RUN --watch --n 0", "At least 1 sample"),
+        ("sample RUN --top_k 0", "top_k must be at least 1"),
+        ("sample RUN --nucleus 2", "nucleus must be in"),
+        ("sample RUN --order random", "no sampling option 'order'; it takes: solver, inference"),
+        ("sample hf:not//valid", "cannot be fetched from the hub"),
+        ("evaluate RUN --data pydoc --sequences 0", "at least 1 sequence"),
+        ("evaluate RUN --data nothing.txt", "no file or folder 'nothing.txt'"),
+        ("evaluate RUN", "required"),
+        ("train --data pydoc --out X --seed 99999999999999999999999", "below 2^63"),
+        ("train --data pydoc --out X --tokenizer bpe:99999999999", "more than any text fills"),
+        ("train --data pydoc --out X --method duo --duo.log_snr_max -5 --duo.log_snr_min 5", "noise range"),
+        ("train --data  --out X", "no file or folder ''"),
+        ("train --plugin nothing.py", "no plugin file 'nothing.py'"),
         ("sample RUN --device quantum", "quantum"),
     ],
 )
 def test_mistakes_are_one_sentence(capsys, tmp_path, monkeypatch, run, arguments, complaint):
     monkeypatch.chdir(tmp_path)
-    assert complaint in _refused(capsys, *(str(run) if word == "RUN" else word for word in arguments.split()))
+    assert complaint in _refused(capsys, *(str(run) if word == "RUN" else word for word in arguments.split(" ")))
     assert list(tmp_path.iterdir()) == [], "a mistake wrote something"
 
 
@@ -84,6 +97,8 @@ def test_mistakes_are_one_sentence(capsys, tmp_path, monkeypatch, run, arguments
         ("steps: [1]", '"steps": Expected a value of type int'),
         ("stesp: 1", "no option 'stesp'; did you mean --steps?"),
         ("model: {width: wide}", "width"),
+        ("model: 3", "model"),
+        ("preset: tiny", "command line"),
         ("a: [1", "config"),
     ],
 )
@@ -92,6 +107,11 @@ def test_mistakes_in_a_file_are_one_sentence_too(capsys, tmp_path, content, comp
     arguments = ("train", "--config", tmp_path / "run.yaml", "--data", "pydoc", "--out", tmp_path / "out")
     assert complaint in _refused(capsys, *arguments)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_plugin_that_fails_is_one_sentence(capsys, tmp_path):
+    (tmp_path / "broken.py").write_text("def broken(:\n")
+    assert "The plugin" in _refused(capsys, "train", "--plugin", tmp_path / "broken.py", "--data", "pydoc")
 
 
 def test_preset_then_file_then_flag(tmp_path):

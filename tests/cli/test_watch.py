@@ -53,5 +53,14 @@ def test_a_pipe_gets_plain_text(model, capsys):
     watch(model, 1, OPTIONS)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
-    assert shown.startswith("step 0/4, 17% clean\nab··········\n")
+    assert shown.startswith("step 0/4, 17% clean\nab")
     assert "step 4/4, 100% clean" in shown
+
+
+def test_masked_positions_are_dots_and_a_token_at_a_time_is_counted(tmp_path):
+    for method, steps in (("mdlm", 3), ("ar", 8)):
+        train_here(tmp_path / method, steps=2, method=method)
+        model = candi.load(tmp_path / method)
+        seen = list(frames(model, {"steps": 3, "length": 8, "seed": 0}, 0))
+        assert seen[0].pieces == ["·"] * 8
+        assert (seen[-1].step, seen[-1].steps) == (steps, steps)

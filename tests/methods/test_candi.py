@@ -93,7 +93,7 @@ def test_bias_weight_one_is_masked_diffusion(double):
     masked = Denoiser(MDLM(codebook), trunk)
     torch.nn.init.normal_(hybrid.head.weight)
     masked.head = hybrid.head
-    masked.method.clock = hybrid.method.clock
+    masked.method.clock, masked.method.timed = hybrid.method.clock, True
     state = hybrid.method.corrupt(torch.randint(30, (5, 7)), torch.rand(5), Rng.from_seed(0))
     plain = State(state.t, state.known, state.tokens)
     torch.testing.assert_close(hybrid(state).log_probs(), masked(plain).log_probs(), rtol=0, atol=1e-12)

@@ -72,8 +72,9 @@ def test_low_temperature_is_greedy(denoiser):
         assert not torch.equal(denoiser(state).draw(Rng.from_seed(0)), best)
 
 
-def test_masked_diffusion_does_not_ask_the_network_when_nothing_is_revealed():
-    denoiser = Denoiser.build(11, TRUNK, METHODS["mdlm"]()).eval()
+@pytest.mark.parametrize("order", ["random", "confidence", "entropy"])
+def test_masked_diffusion_does_not_ask_the_network_when_nothing_is_revealed(order):
+    denoiser = Denoiser.build(11, TRUNK, METHODS["mdlm"](order=order)).eval()
     calls = []
     _walk(denoiser, Rng.from_seed(0), batch=1, steps=200, denoise=lambda state: calls.append(1) or denoiser(state))
     assert len(calls) <= 9  # nine positions, revealed one or more at a time

@@ -97,7 +97,7 @@ def test_a_request_to_stop_saves_and_leaves(tmp_path, reference, number):
     )
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "removed", "no manifest"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "removed", "no manifest", "odd manifest"])
 def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_it_used(tmp_path, reference, capsys, damage):
     out = tmp_path / "run"
     newest = train_here(out, steps=40)
@@ -110,6 +110,8 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_it_used(tmp_
         victim.write_bytes(content)
     elif damage == "removed":
         victim.unlink()
+    elif damage == "odd manifest":
+        (newest / "manifest.json").write_text("[]")
     else:
         (newest / "manifest.json").unlink()
     capsys.readouterr()
@@ -169,6 +171,14 @@ def test_another_run_is_not_written_into_the_same_folder(tmp_path, change):
     with pytest.raises(UserError, match=f"another run \\({field} was"):
         train_here(out, steps=10, **change)
     assert (out / "run.json").read_bytes() == record
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"settings": 3, "data": ""}', "{"])
+def test_a_damaged_record_is_no_traceback(tmp_path, content):
+    train_here(tmp_path / "run", steps=10)
+    (tmp_path / "run" / "run.json").write_text(content)
+    with pytest.raises(UserError, match=r"damaged|not valid JSON"):
+        train_here(tmp_path / "run", steps=20)
 
 
 def test_changed_data_is_noticed(tmp_path):

@@ -42,7 +42,12 @@ def _with_plugins(arguments: Sequence[str]) -> list[str]:
         path = value if equals else next(places, "")
         if not os.path.isfile(path):
             raise UserError(f"There is no plugin file {path!r}; --plugin takes the path of a Python file.")
-        runpy.run_path(path, run_name="candi_plugin")
+        try:
+            runpy.run_path(path, run_name="candi_plugin")
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"The plugin {path} fails: {type(error).__name__}: {error}") from error
     return rest
 
 

@@ -8,6 +8,7 @@ from candi.cli.parsing import parse, parser
 from candi.data.batches import Windows
 from candi.data.cache import default_folder, load_tokens
 from candi.data.corpus import Corpus
+from candi.errors import UserError
 from candi.evaluation.likelihood import likelihood
 from candi.loading import load
 
@@ -24,6 +25,8 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
     flags.add_argument("--json", type=bool, default=False, nargs="?", const=True, help="As a JSON object.")
     given = parse(flags, arguments)
+    if given.sequences < 1:
+        raise UserError(f"A likelihood needs at least 1 sequence, not {given.sequences}.")
     model = load(given.run, given.device)
     tokens = load_tokens(Corpus(given.data, given.text_field), model.tokenizer, default_folder())
     sequences = Windows(tokens, model.config.length, given.seed).first(given.sequences)

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from jsonargparse import ArgumentParser, Namespace
@@ -27,6 +27,14 @@ def parse(flags: ArgumentParser, arguments: Sequence[str]) -> Namespace:
         return flags.parse_args(list(arguments))
     except argparse.ArgumentError as error:
         raise UserError(f"{_one_sentence(flags, error.message or str(error))} See {flags.prog} --help.") from None
+
+
+def build(flags: ArgumentParser, given: Namespace, groups: Iterable[str]) -> Namespace:
+    """Groups of settings as the objects they describe."""
+    for name in groups:
+        if name in given and not isinstance(given[name], Namespace):
+            raise UserError(f"{name!r} is a group of settings, not {given[name]!r}. See {flags.prog} --help.")
+    return flags.instantiate_classes(given)
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):

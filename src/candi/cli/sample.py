@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from candi.cli.parsing import parse, parser
 from candi.cli.watch import watch
@@ -16,7 +17,12 @@ _WALK = ("length", "steps", "temperature", "top_k", "nucleus", "prompt", "infill
 
 def _options() -> dict[str, str]:
     """The options of all methods' steps, with the values they take."""
-    return {name: ", ".join(values) for method in Method.__subclasses__() for name, values in method.options.items()}
+    return {name: ", ".join(values) for method in _kinds(Method) for name, values in method.options.items()}
+
+
+def _kinds(method: Any) -> list[Any]:
+    """All classes below, plugins' among them."""
+    return [kind for child in method.__subclasses__() for kind in (child, *_kinds(child))]
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -41,6 +47,8 @@ def run(arguments: Sequence[str]) -> None:
     given = parse(flags, arguments)
     if given.watch and given.json:
         raise UserError("--watch and --json cannot go together; leave one out.")
+    if given.n < 1:
+        raise UserError(f"At least 1 sample is needed, not {given.n}.")
     model = load(given.run, given.device)
     options = {name: given[name] for name in (*_WALK, *_options())}
     if given.watch:

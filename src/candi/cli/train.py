@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
-from candi.cli.parsing import parse, parser
+from candi.cli.parsing import build, parse, parser
 from candi.errors import UserError, unknown
 from candi.methods import METHODS
 from candi.training.loop import train
@@ -28,7 +28,9 @@ def settings(arguments: Sequence[str]) -> TrainSettings:
     if given.method not in METHODS:
         raise unknown("method", given.method, METHODS)
     _refuse_idle_flags(arguments, given.method)
-    built = flags.instantiate_classes(given)
+    if given.preset and preset is None:
+        raise UserError("A preset is given on the command line, --preset NAME, not in a file.")
+    built = build(flags, given, ("model", *METHODS))
     values = {f.name: built[f.name] for f in dataclasses.fields(TrainSettings) if f.name != "settings"}
     return TrainSettings(**values, settings=built.get(given.method))
 

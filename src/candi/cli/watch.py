@@ -41,8 +41,9 @@ def frames(model: Model, options: Mapping[str, Any], number: int) -> Iterator[Fr
         given = given or known
         before = before or known
         marks = zip(given, before, known, strict=True)
-        kinds = [GIVEN if g else CLEAN if b else REVEALED if k else NOISY for g, b, k in marks]
-        yield Frame(step, options["steps"], _pieces(model, state), kinds)
+        kinds = [NOISY if not k else GIVEN if g else CLEAN if b else REVEALED for g, b, k in marks]
+        steps = len(model.denoiser.method.times(options["steps"], len(known))) - 1
+        yield Frame(step, steps, _pieces(model, state), kinds)
         before = known
 
 
@@ -57,12 +58,15 @@ def watch(model: Model, n: int, options: Mapping[str, Any], console: Console | N
                     time.sleep(_PAUSE)
             continue
         for frame in frames(model, options, number):
-            shown = "".join("·" if kind == NOISY else p for p, kind in zip(frame.pieces, frame.kinds, strict=True))
+            shown = "".join(frame.pieces)
             print(f"step {frame.step}/{frame.steps}, {frame.known:.0%} clean\n{shown}\n", flush=True)
 
 
 def _pieces(model: Model, state: State) -> list[str]:
-    return model.tokenizer.pieces(model.denoiser.method.decode(state)[0].tolist())
+    """The text of each position; a dot where a state of this method looks like nothing yet."""
+    method = model.denoiser.method
+    texts = model.tokenizer.pieces(method.decode(state)[0].tolist())
+    return [text if known or method.shows else "·" for text, known in zip(texts, state.known[0].tolist(), strict=True)]
 
 
 def styled(frame: Frame, width: int) -> Group:

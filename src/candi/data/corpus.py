@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import lzma
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,18 +46,25 @@ class Corpus:
             return
         for path in self.files:
             kind = _kind(path)
-            if kind in _JSON:
-                yield from self._json_rows(path)
-            elif kind in _PARQUET:
-                yield from self._parquet_rows(path)
-            else:
-                yield from _plain(path)
+            try:
+                if kind in _JSON:
+                    yield from self._json_rows(path)
+                elif kind in _PARQUET:
+                    yield from self._parquet_rows(path)
+                else:
+                    yield from _plain(path)
+            except UnicodeDecodeError:
+                raise UserError(f"{path} is not UTF-8 text; convert it first (for example with iconv).") from None
+            except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+                raise UserError(
+                    f"{path} cannot be read or unpacked ({error}); it may be damaged or cut short."
+                ) from None
 
     @cached_property
     def files(self) -> list[Path]:
         root = _download(self.source) if self.source.startswith(HUB) else Path(self.source).expanduser()
-        if not root.exists():
-            raise UserError(f"There is no file or folder {self.source!r} to read text from; check --data.")
+        if not self.source or not root.exists():
+            raise UserError(f"There is no file or folder {self.source!r} to read text from; check the path.")
         if root.is_file():
             return [root]
         known = _TEXT | _JSON | _PARQUET
@@ -133,17 +141,12 @@ def _open(path: Path) -> TextIOWrapper:
 def _plain(path: Path) -> Iterator[Piece]:
     """Cut at the last white space of each read, so that no word is torn."""
     rest = ""
-    try:
-        with _open(path) as file:
-            while read := file.read(_PIECE):
-                text = rest + read
-                cut = max(text.rfind("\n"), text.rfind(" ")) + 1 or len(text)
-                rest = text[cut:]
-                yield Piece(text[:cut], False)
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not UTF-8 text; convert it first (for example with iconv).") from None
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise UserError(f"{path} cannot be unpacked ({error}); it may be damaged or cut short.") from None
+    with _open(path) as file:
+        while read := file.read(_PIECE):
+            text = rest + read
+            cut = max(text.rfind("\n"), text.rfind(" ")) + 1 or len(text)
+            rest = text[cut:]
+            yield Piece(text[:cut], False)
     yield Piece(rest, True)
 
 

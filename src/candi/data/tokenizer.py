@@ -47,6 +47,8 @@ class Tokenizer:
         """Byte-level BPE: every text can be encoded, whatever its characters."""
         if vocab_size < 257:
             raise UserError(f"A byte-level BPE needs at least 257 tokens, not {vocab_size}.")
+        if vocab_size > 10**7:
+            raise UserError(f"A BPE of {vocab_size} tokens is more than any text fills; choose at most 10000000.")
         backend = Backend(models.BPE())
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         backend.decoder = decoders.ByteLevel()

@@ -12,7 +12,7 @@ from candi.errors import UserError
 from candi.model import Model
 from candi.rng import Rng, derive
 
-_T_MIN = 1e-5  # float32 cannot tell alpha from 1 much below; the slice left out is 1e-5 of the integral
+_T_MIN = 1e-6  # the slice of the integral that is left out
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,14 @@ def likelihood(
         raise UserError(
             f"{model.config.method} has no likelihood bound: {method.unbounded}. Compare it by its samples instead."
         )
-    if times < 1 or batch < 1:
-        raise UserError("A likelihood needs at least 1 time and a batch of at least 1.")
+    if min(times, batch, len(sequences)) < 1:
+        raise UserError("A likelihood needs at least 1 sequence, 1 time and a batch of 1.")
     times = 1 if method.causal else times
     nats = np.concatenate(list(_nats(model, sequences, times, batch, seed)))
+    if not np.isfinite(nats).all():
+        raise UserError(
+            f"The loss of {model.config.method} is not finite for all times; its weights or model are broken."
+        )
     bits = nats / math.log(2) / sequences.shape[1]
     mean = float(bits.mean())
     margin = 1.96 * float(bits.std(ddof=1)) / math.sqrt(len(bits)) if len(bits) > 1 else float("inf")
@@ -62,7 +66,7 @@ def _nats(
         rng = Rng.per_row((derive(seed, "likelihood", row) for row in rows), model.device)
         total = method.boundary(model.denoiser, x0, rng).double().sum(-1)
         for stratum in range(times):
-            t = _T_MIN + (1 - _T_MIN) * (stratum + rng.uniform(len(x0))) / times
+            t = _T_MIN + (1 - _T_MIN) * (stratum + rng.uniform(len(x0), dtype=torch.float64)) / times
             state = method.corrupt(x0, t, rng)
             total += method.loss(model.denoiser(state), state, x0).double().sum(-1) * share / times
         yield total.cpu().numpy()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from candi.codebook import Codebook
 from candi.methods.base import Method, Predict
-from candi.nets.prediction import Prediction
+from candi.nets.prediction import Prediction, luck
 from candi.rng import Rng
 from candi.sampling.causal import position
 from candi.sampling.steps import certain
@@ -26,6 +26,7 @@ class AR(Method):
     bound = True  # with equality
     causal = True
     timed = False
+    shows = False
 
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
         return State(t, torch.zeros_like(x0, dtype=torch.bool), x0)
@@ -38,9 +39,6 @@ class AR(Method):
         start = self.codebook.blank().expand(len(state.tokens), 1, -1)
         return torch.cat([start, self.codebook.lookup(state.tokens[:, :-1])], dim=1)
 
-    def clock(self, state: State) -> Times:
-        return torch.zeros_like(state.t)
-
     def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
         return prediction.nll(x0)
 
@@ -52,9 +50,9 @@ class AR(Method):
         here = torch.zeros_like(state.known)
         here[:, position(state)] = True
         here &= ~state.known
-        tokens = state.tokens
+        tokens, numbers = state.tokens, luck(state.known.shape, rng)
         if here.any():
-            tokens = predict().at(here).draw(rng).where(here, tokens)
+            tokens = predict().at(here).pick(numbers).where(here, tokens)
         return State(s, state.known | here, tokens)
 
     def log_likelihood(self, state: State) -> LogProbs:

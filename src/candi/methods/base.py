@@ -24,6 +24,7 @@ class Method(nn.Module, ABC):
     unbounded: ClassVar[str] = ""  # if not, why
     causal: ClassVar[bool] = False  # may a position look only to its left?
     timed: ClassVar[bool] = True  # is the trunk told the time?
+    shows: ClassVar[bool] = True  # does a state look like something where it is not known?
     leave_one_out: ClassVar[bool] = False  # is the prediction p(x0_i | z_t without position i)?
     options: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # keywords of `step` and the values they take
 
@@ -44,9 +45,9 @@ class Method(nn.Module, ABC):
     def embed(self, state: State) -> Hidden:
         """What the trunk sees: the only place where methods differ in it."""
 
-    @abstractmethod
     def clock(self, state: State) -> Times:
-        """What the trunk is told of the time."""
+        """What the trunk is told of the time, if the method is timed."""
+        return state.t
 
     @abstractmethod
     def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:

@@ -98,7 +98,7 @@ class CANDI(Method):
         return certain(state, noisy)
 
     def decode(self, state: State) -> Tokens:
-        return torch.where(state.known, state.tokens, self.space.nearest(state.noisy))
+        return torch.where(state.known, state.tokens, self.space.nearest(state.noisy, ~state.known))
 
 
 @dataclass(frozen=True)

@@ -82,4 +82,4 @@ class Continuous(Method):
         return certain(state, noisy)
 
     def decode(self, state: State) -> Tokens:
-        return torch.where(state.known, state.tokens, self.space.nearest(state.noisy))
+        return torch.where(state.known, state.tokens, self.space.nearest(state.noisy, ~state.known))

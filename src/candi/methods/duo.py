@@ -1,12 +1,12 @@
 """DUO: uniform diffusion as the argmax of a Gaussian one, with the curriculum that this duality allows."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from candi.analysis.identifiability import survival, survival_slope
@@ -20,7 +20,7 @@ from candi.rng import Rng
 from candi.sampling.steps import certain
 from candi.schedules import Geometric, Schedule
 from candi.state import State
-from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens, Values
 
 _KNOTS = 2048
 
@@ -111,37 +111,48 @@ class DUO(Method):
         temperature = self._temperature()
         if temperature is None:
             return State(t, nothing, uniform.corrupt(x0, self.alpha(t), self.codebook.vocab_size, rng))
-        ids, scores = self._largest(x0, t, rng)
-        weights = torch.softmax(scores / temperature, -1).to(self.codebook.weight.dtype)
+        ids, scores, cut = self._largest(x0, t, rng)
         winner = ids.gather(-1, scores.argmax(-1, keepdim=True))[..., 0]
-        return State(t, nothing, winner, self.codebook.mixture(ids, weights))
+        sharp = scores / temperature
+        if cut is None:
+            return State(t, nothing, winner, self.codebook.mixture(ids, self._like(torch.softmax(sharp, -1))))
+        # the entries left out are many and small: their expected weight, on the mean token vector
+        left_out = self.codebook.vocab_size - ids.shape[-1]
+        spread = (self.sigma(t.double()) / temperature)[:, None]
+        mass = spread.square() / 2 + torch.special.log_ndtr(cut - spread) - torch.special.log_ndtr(cut)
+        weights = self._like(torch.softmax(torch.cat([sharp, (mass + math.log(left_out))[..., None]], -1), -1))
+        rest = weights[..., -1:] * self.codebook.rows().mean(0)
+        return State(t, nothing, winner, self.codebook.mixture(ids, weights[..., :-1]) + rest)
+
+    def _like(self, weights: Tensor) -> Tensor:
+        return weights.to(self.codebook.weight.dtype)
 
     def _temperature(self) -> float | None:
         """tau, or None once it has reached 0. Only training sees the curriculum."""
         left = 1 - self.progress / self.curriculum if self.curriculum > 0 else 0.0
         return self.softness * left if self.training and left > 0 else None
 
-    def _largest(self, x0: Tokens, t: Times, rng: Rng) -> tuple[Tensor, Float[Tensor, "B L K"]]:
-        """The noisy one-hot's entry at x0 and its largest other entries, without the V - 1 others.
+    def _largest(self, x0: Tokens, t: Times, rng: Rng) -> tuple[Tensor, Values, PerToken | None]:
+        """Tokens and entries of the noisy one-hot: that of x0 and the largest others, without the V - 1 others.
 
         The largest of n uniforms is u^(1/n), the next smaller by a factor u^(1/(n-1)), and so on; Phi^-1 makes them
-        normal. Which tokens they belong to is chance. For small V all entries are held, and nothing is left out.
+        normal, and the last is the cut below which the others lie. Which tokens they belong to is chance (drawn with
+        replacement: at V > 16 K a token rarely comes twice). For smaller V all entries are held, and there is no cut.
         """
-        size = self.codebook.vocab_size
+        size, count = self.codebook.vocab_size, self.candidates
         sigma = self.sigma(t.double())[:, None, None]
         own = 1 + sigma * rng.normal(*x0.shape, 1, dtype=torch.float64)
-        if size <= self.candidates:
+        if size <= 16 * count:
             entries = sigma * rng.normal(*x0.shape, size, dtype=torch.float64)
             ids = torch.arange(size, device=x0.device).expand(*x0.shape, size)
-            return ids, entries.scatter(-1, x0[..., None], own)
-        left = torch.arange(size - 1, size - 1 - self.candidates, -1, device=x0.device, dtype=torch.float64)
-        log_uniform = rng.uniform(*x0.shape, self.candidates, dtype=torch.float64).clamp(min=1e-300).log()
+            return ids, entries.scatter(-1, x0[..., None], own), None
+        left = torch.arange(size - 1, size - 1 - count, -1, device=x0.device, dtype=torch.float64)
+        log_uniform = rng.uniform(*x0.shape, count, dtype=torch.float64).clamp(min=1e-300).log()
         # 1 - 2^-53 is the largest uniform below 1
-        order = (log_uniform / left).cumsum(-1).exp().clamp(max=1 - 2**-53)
-        others = rng.integers(*x0.shape, self.candidates, below=size - 1)
+        noise = torch.special.ndtri((log_uniform / left).cumsum(-1).exp().clamp(max=1 - 2**-53))
+        others = rng.integers(*x0.shape, count, below=size - 1)
         others = others + (others >= x0[..., None])  # any token but x0
-        ids = torch.cat([x0[..., None], others], -1)
-        return ids, torch.cat([own, sigma * torch.special.ndtri(order)], -1)
+        return torch.cat([x0[..., None], others], -1), torch.cat([own, sigma * noise], -1), noise[..., -1]
 
     def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
         t = torch.ones(len(x0), device=x0.device, dtype=self.codebook.weight.dtype)
@@ -162,9 +173,9 @@ class DUO(Method):
         prediction = predict()
         here = (-prediction.nll(state.tokens)).exp()
         drawn = prediction.draw(rng)
-        tokens = uniform.step(
-            state.tokens, drawn, here, self.alpha(state.t), self.alpha(s), self.codebook.vocab_size, rng
-        )
+        # alpha(0) is a little below 1, but the end is x0 itself: a draw of p(x0 | z_t)
+        alpha_s = self.alpha(s).masked_fill(s <= 0, 1.0)
+        tokens = uniform.step(state.tokens, drawn, here, self.alpha(state.t), alpha_s, self.codebook.vocab_size, rng)
         ended = (s <= 0)[:, None]
         if (sampler or self.sampler) == "greedy" and bool(ended.any()):
             tokens = self._likeliest(state, prediction, here).where(ended, tokens)
@@ -213,6 +224,8 @@ class DuoSettings:
             raise UserError("DUO needs a curriculum in [0, 1], a softness above 0 and at least 1 candidate.")
 
     def build(self, codebook: Codebook) -> DUO:
+        if codebook.vocab_size < 2:
+            raise UserError("DUO needs a vocabulary of at least 2 tokens; the text has only 1.")
         auto = sigma_range(codebook.vocab_size)
         # log SNR = -2 log sigma, linear in t where sigma is geometric
         low, high = (

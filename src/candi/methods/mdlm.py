@@ -9,7 +9,7 @@ from candi.codebook import Codebook
 from candi.errors import UserError
 from candi.kernels import masked
 from candi.methods.base import Method, Predict
-from candi.nets.prediction import Prediction
+from candi.nets.prediction import Prediction, luck
 from candi.rng import Rng
 from candi.sampling.steps import best, certain, entropy, entropy_bounded, remask_rate
 from candi.schedules import LinearAlpha, Schedule
@@ -22,6 +22,7 @@ class MDLM(Method):
 
     bound = True
     timed = False
+    shows = False
     options: ClassVar = {"order": ("random", "confidence", "entropy"), "remask": ("off", "on")}
 
     def __init__(
@@ -49,9 +50,6 @@ class MDLM(Method):
     def embed(self, state: State) -> Hidden:
         return torch.where(state.known[..., None], self.codebook.lookup(state.tokens), self.codebook.blank())
 
-    def clock(self, state: State) -> Times:
-        return torch.zeros_like(state.t)
-
     def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
         """1/t * -log p(x0_i | z_t) where not known, for linear alpha."""
         return masked.weight(self.alpha(state.t), self.alpha.derivative(state.t)) * prediction.nll(x0)
@@ -72,20 +70,23 @@ class MDLM(Method):
         without losing more than `entropy_bound` nats: more of them when the rest is clear, the order is exact.
         """
         if (remask or self.remask) == "on":
+            if (order or self.order) != "random":
+                raise UserError("Remasking reveals in random order; leave out --order or --remask.")
             return self._remasking(state, predict, s, rng)
         chance = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
+        numbers = luck(state.known.shape, rng)
         order = order or self.order
-        if state.known.all() or (order == "random" and not chance.any()):
+        if state.known.all() or (order != "entropy" and not chance.any()):
             return State(s, state.known, state.tokens, given=state.given)
         prediction = predict()
         if order == "confidence":
-            drawn = prediction.draw(rng)
+            drawn = prediction.pick(numbers)
             revealed = best(-prediction.nll(drawn), ~state.known, chance.sum(-1))
         else:
             surest = order == "entropy"
             bounded = entropy_bounded(entropy(prediction), ~state.known, self.entropy_bound) if surest else chance
             revealed = bounded | (~state.known & (s <= 0)[:, None])
-            drawn = prediction.at(revealed).draw(rng)
+            drawn = prediction.at(revealed).pick(numbers)
         return State(s, state.known | revealed, drawn.where(revealed, state.tokens), given=state.given)
 
     def _remasking(self, state: State, predict: Predict, s: Times, rng: Rng) -> State:
@@ -96,13 +97,13 @@ class MDLM(Method):
         alpha_t, alpha_s = self.alpha(state.t), self.alpha(s)
         rate = remask_rate(alpha_t, alpha_s, self.most_remasked)
         reveal = (alpha_s - (1 - rate) * alpha_t) / (1 - alpha_t)
-        luck = rng.uniform(*state.known.shape)
+        chance, numbers = rng.uniform(*state.known.shape), luck(state.known.shape, rng)
         given = torch.zeros_like(state.known) if state.given is None else state.given
-        taken_back = state.known & ~given & (luck < rate[:, None])
-        revealed = ~state.known & (luck < reveal[:, None])
+        taken_back = state.known & ~given & (chance < rate[:, None])
+        revealed = ~state.known & (chance < reveal[:, None])
         tokens = state.tokens
         if revealed.any():
-            tokens = predict().at(revealed).draw(rng).where(revealed, tokens)
+            tokens = predict().at(revealed).pick(numbers).where(revealed, tokens)
         return State(s, (state.known | revealed) & ~taken_back, tokens, given=state.given)
 
     def log_likelihood(self, state: State) -> LogProbs:

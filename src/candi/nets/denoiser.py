@@ -1,5 +1,6 @@
 """Method, trunk and head joined into one network."""
 
+import torch
 from torch import nn
 
 from candi.codebook import Codebook
@@ -8,6 +9,7 @@ from candi.nets.head import Head
 from candi.nets.prediction import Prediction
 from candi.nets.transformer import Transformer, TrunkSettings
 from candi.state import State
+from candi.types import Times
 
 
 class Denoiser(nn.Module):
@@ -28,5 +30,10 @@ class Denoiser(nn.Module):
         return cls(built, Transformer(trunk, causal=built.causal))
 
     def forward(self, state: State) -> Prediction:
-        features = self.trunk(self.method.embed(state), self.method.clock(state))
+        features = self.trunk(self.method.embed(state), self.clock(state))
         return Prediction(features, self.head, self.method.codebook.vocab_size, ~state.known)
+
+    def clock(self, state: State) -> Times:
+        """The time as the trunk is told it, in the precision of the weights; 0 for methods without one."""
+        clock = self.method.clock(state) if self.method.timed else torch.zeros_like(state.t)
+        return clock.to(self.head.weight.dtype)

@@ -11,7 +11,7 @@ from candi.types import Hidden, Times
 
 
 class Clock(nn.Module):
-    """A number per sequence (-log alpha, 0 to 7) as a conditioning vector [B, C]: sines of it, then two layers."""
+    """A number per sequence (-log alpha or log sigma, -5 to 7) as a vector [B, C]: sines of it, then two layers."""
 
     frequencies: Tensor
 

@@ -54,8 +54,12 @@ class Prediction:
 
     def draw(self, rng: Rng) -> Tokens:
         """x^_i ~ p(x0_i | z_t). A position uses the same random number whichever others are open."""
-        uniform = rng.uniform(*self.open.shape, dtype=torch.float64)[self.open]
-        return self._by_chunk(lambda logits, part: categorical(logits, uniform[part]))
+        return self.pick(luck(self.open.shape, rng))
+
+    def pick(self, luck: Float[Tensor, "B L"]) -> Tokens:
+        """The draws that given random numbers decide."""
+        chosen = luck[self.open]
+        return self._by_chunk(lambda logits, part: categorical(logits, chosen[part]))
 
     def mean(self, table: Float[Tensor, "V K"]) -> Values:
         """E[table[x0_i]] = softmax @ table."""
@@ -75,6 +79,14 @@ class Prediction:
     def _scatter(self, rows: Tensor) -> Tensor:
         out = rows.new_zeros(*self.open.shape, *rows.shape[1:])
         return out.index_put((self.open,), rows)
+
+
+def luck(shape: torch.Size, rng: Rng) -> Float[Tensor, "B L"]:
+    """The random numbers of a draw. A step that may not need its draw takes them all the same: what happens to a row
+
+    must not depend on whether another row of the batch needed one.
+    """
+    return rng.uniform(*shape, dtype=torch.float64)  # float32 would cut the tail
 
 
 def _wide(logits: Rows) -> Rows:

@@ -22,7 +22,7 @@ class Remembering:
     def __call__(self, state: State) -> Prediction:
         here, method = position(state), self.denoiser.method
         fresh = method.embed(state)[:, self.read : here + 1]
-        features = self.denoiser.trunk(fresh, method.clock(state), self.memory)
+        features = self.denoiser.trunk(fresh, self.denoiser.clock(state), self.memory)
         self.read = here + 1
         # only the prediction at `here` means anything; to show it at all positions costs nothing
         everywhere = features[:, -1:].expand(-1, state.known.shape[1], -1)

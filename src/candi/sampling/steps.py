@@ -35,8 +35,9 @@ def entropy_bounded(entropy: PerToken, open: Mask, bound: float) -> Mask:
 
     That sum bounds what is lost by drawing them independently. At least one a row.
     """
-    filled = entropy.masked_fill(~open, torch.inf)
-    ordered, order = filled.sort(-1)
+    # equally sure positions go from left to right: the last bit of a float must not decide
+    filled = entropy.masked_fill(~open, torch.inf).round(decimals=4)
+    ordered, order = filled.sort(stable=True, dim=-1)
     before = ordered.nan_to_num(posinf=0.0).cumsum(-1) - ordered.nan_to_num(posinf=0.0)  # all but the largest so far
     chosen = (before <= bound) & ordered.isfinite()
     return torch.zeros_like(open).scatter(-1, order, chosen)

@@ -59,7 +59,7 @@ def intact(parent: Path, report: Callable[[str], None]) -> Iterator[Path]:
         if damage is None:
             yield folder
         else:
-            report(f"The checkpoint {folder} is damaged ({damage}); the one before it is used.")
+            report(f"The checkpoint {folder} is damaged ({damage}); the one before it is used, if there is one.")
 
 
 def _damage(folder: Path) -> str | None:
@@ -67,6 +67,8 @@ def _damage(folder: Path) -> str | None:
         hashes = read_json(folder / MANIFEST)
     except UserError as error:
         return str(error)
+    if not isinstance(hashes, dict):
+        return f"{MANIFEST} is not what was written"
     for name, expected in hashes.items():
         path = folder / name
         if not path.exists():

@@ -54,7 +54,8 @@ def connect(settings: TrainSettings) -> Fabric:
 
 
 def _accelerator(settings: TrainSettings) -> str:
-    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    # Apple's GPUs have no float64, which the schedules and the draws need
+    present = {"cuda": torch.cuda.is_available(), "cpu": True}
     if settings.accelerator == "auto":
         return next(name for name, there in present.items() if there)
     if not present[settings.accelerator]:

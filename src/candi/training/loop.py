@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from candi.codebook import Codebook
 from candi.config import ModelConfig, read_json
 from candi.data.batches import Windows
 from candi.data.cache import default_folder, load_tokenizer, load_tokens
@@ -49,6 +50,8 @@ def train(settings: TrainSettings) -> Path:
             kept = run.folder / TOKENIZER
             tokenizer = Tokenizer.load(kept) if kept.exists() else load_tokenizer(settings.tokenizer, corpus, cache)
             _texts(settings, corpus, tokenizer, cache)
+            assert settings.settings is not None
+            settings.settings.build(Codebook(tokenizer.vocab_size, 2))  # a method may refuse its settings here
             run.claim(settings, corpus)
             write_text(kept, tokenizer.json)
         fabric.launch()

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -53,7 +52,9 @@ class Run:
         if self._lock is not None:
             self._lock.release()
 
-    def _compare(self, settings: TrainSettings, fingerprint: str, record: Mapping[str, Any]) -> None:
+    def _compare(self, settings: TrainSettings, fingerprint: str, record: object) -> None:
+        if not isinstance(record, dict) or not isinstance(record.get("settings"), dict) or "data" not in record:
+            raise UserError(f"{self._record} is damaged; restore it, or choose another --out.")
         changed = settings.differences(record["settings"])
         if changed:
             raise UserError(

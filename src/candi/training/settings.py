@@ -31,7 +31,7 @@ class TrainSettings:
         text_field: Column with the text in JSON lines and Parquet.
         cache: Folder for tokenized data; by default under the user's cache folder.
         length: Tokens in a sequence.
-        steps: Optimizer steps.
+        steps: Optimizer steps. More of them continue a run; a cool-down or curriculum is measured against them.
         minutes: Stop after this much training time, if the steps are not done before.
         batch: Sequences in a step, over all devices.
         micro_batch: Sequences on one device at once; smaller ones are accumulated. By default all of its share.
@@ -52,7 +52,7 @@ class TrainSettings:
         sample_every: Steps between samples written to the run's folder; 0 for none.
         samples: How many are written.
         sample_steps: In how many sampling steps they are made.
-        accelerator: auto, cpu, cuda or mps.
+        accelerator: auto, cpu or cuda.
         devices: How many on this machine: auto, or a number.
         nodes: How many machines.
         strategy: auto, ddp (copies of the model) or fsdp (pieces of it).
@@ -93,7 +93,7 @@ class TrainSettings:
     sample_every: int = 500
     samples: int = 4
     sample_steps: int = 32
-    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    accelerator: Literal["auto", "cpu", "cuda"] = "auto"
     devices: Literal["auto"] | int = "auto"
     nodes: int = 1
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
@@ -121,6 +121,8 @@ class TrainSettings:
         for name in ("beta1", "beta2", "ema", "valid_fraction"):
             if not 0 <= values[name] < 1:
                 raise UserError(f"--{name} must be in [0, 1), not {values[name]}.")
+        if self.seed >= 2**63:
+            raise UserError(f"--seed must be below 2^63, not {self.seed}.")
         if self.micro_batch is not None:
             _at_least("micro_batch", self.micro_batch, 1)
         if self.minutes is not None and self.minutes <= 0:
