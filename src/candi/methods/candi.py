@@ -23,7 +23,7 @@ class CANDI(Method):
     """q(known) = Bernoulli(alpha(t)); x~ = point(x0) + sigma(t) noise where not known."""
 
     bound = False
-    unbounded = "its Gaussian noise leaks information about every token, so the loss lies below -log p(x0)"
+    unbounded = "its Gaussian noise tells something of every token, so the loss can lie below -log p(x0)"
     options: ClassVar = {"solver": tuple(SOLVERS), "inference": ("exact", "approximate")}
 
     def __init__(
