@@ -15,8 +15,8 @@ from tests.toys import Toy
 
 TOY = Toy(vocab_size=6, length=4, support=24)
 N = 20_000
-# The prior N(0, sigma(1)^2) forgets the mean of the data only as sigma(1) grows: at rank 0.4 (sigma 2.8) that alone
-# leaves a total variation of 0.02, at 0.48 (sigma 14) less than the samples can show.
+# The prior N(0, sigma(1)^2) forgets the mean of the data only as sigma(1) grows: a range that ends at rank 0.4
+# (sigma 2.8) leaves a trace (see below), one that ends at 0.48 (sigma 14) less than the samples can show.
 RANKS = RankLinear(0.05, 0.48)
 
 
@@ -40,6 +40,12 @@ def test_sampling_reaches_the_truth(double, floor, solver, inference):
     fine = TOY.distance(TOY.sample(method, N, 256, solver=solver, inference=inference))
     assert fine < floor + 0.005
     assert coarse > 0.08
+
+
+def test_a_prior_that_is_not_wide_enough_leaves_a_trace(double, floor):
+    """No number of steps mends it: a fact of the method, not of the sampler."""
+    method = _candi(sigma=RankLinear(0.05, 0.4))
+    assert TOY.distance(TOY.sample(method, N, 256)) > floor + 0.01
 
 
 @pytest.mark.parametrize("space", ["projected", "embedding"])
