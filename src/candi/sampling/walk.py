@@ -27,7 +27,7 @@ def stepper(method: Method, **options: str | None) -> Step:
             takes = ", ".join(method.options) or "none"
             raise UserError(f"{kind} has no sampling option {name!r}; it takes: {takes}.")
         if value not in method.options[name]:
-            raise unknown(name, value, method.options[name])
+            raise unknown(name, str(value), method.options[name])
     return partial(method.step, **given)
 
 
