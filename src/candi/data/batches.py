@@ -29,10 +29,6 @@ class Windows:
     def per_epoch(self) -> int:
         return len(self.tokens) // self.length - 1  # one is given up for the offset
 
-    def batch(self, step: int, size: int) -> NDArray[np.int64]:
-        """The global batch of a step, [size, length]."""
-        return np.stack([self.window(step * size + row) for row in range(size)])
-
     def window(self, index: int) -> NDArray[np.int64]:
         """The index-th window ever seen."""
         epoch, place = divmod(index, self.per_epoch)

@@ -11,7 +11,7 @@ from candi.methods.base import Method, Predict
 from candi.nets.prediction import Prediction, luck
 from candi.rng import Rng
 from candi.sampling.causal import position
-from candi.sampling.steps import certain
+from candi.sampling.steps import blind
 from candi.schedules import times
 from candi.state import State
 from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
@@ -56,8 +56,7 @@ class AR(Method):
         return State(s, state.known | here, tokens)
 
     def log_likelihood(self, state: State) -> LogProbs:
-        unseen = torch.zeros(*state.known.shape, self.codebook.vocab_size, dtype=state.t.dtype, device=state.t.device)
-        return certain(state, unseen)
+        return blind(state, self.codebook.vocab_size)
 
     def decode(self, state: State) -> Tokens:
         return state.tokens

@@ -11,7 +11,7 @@ from candi.kernels import masked
 from candi.methods.base import Method, Predict
 from candi.nets.prediction import Prediction, luck
 from candi.rng import Rng
-from candi.sampling.steps import best, certain, entropy, entropy_bounded, remask_rate
+from candi.sampling.steps import best, blind, entropy, entropy_bounded, remask_rate
 from candi.schedules import LinearAlpha, Schedule
 from candi.state import State
 from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
@@ -107,8 +107,7 @@ class MDLM(Method):
         return State(s, (state.known | revealed) & ~taken_back, tokens, given=state.given)
 
     def log_likelihood(self, state: State) -> LogProbs:
-        unseen = torch.zeros(*state.known.shape, self.codebook.vocab_size, dtype=state.t.dtype, device=state.t.device)
-        return certain(state, unseen)
+        return blind(state, self.codebook.vocab_size)
 
     def decode(self, state: State) -> Tokens:
         return state.tokens

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from candi.errors import UserError
@@ -84,8 +83,4 @@ class Transformer(nn.Module):
 
 
 def parameter_count(module: nn.Module) -> int:
-    return sum(_size(parameter) for parameter in module.parameters())
-
-
-def _size(tensor: Tensor) -> int:
-    return torch.Size(tensor.shape).numel()
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -24,6 +24,11 @@ def certain(state: State, log_likelihood: LogProbs) -> LogProbs:
     return torch.where(state.known[..., None], clean, log_likelihood)
 
 
+def blind(state: State, vocab_size: int) -> LogProbs:
+    """The log-likelihood of a state that shows nothing where it is not known."""
+    return certain(state, torch.zeros(*state.known.shape, vocab_size, dtype=state.t.dtype, device=state.t.device))
+
+
 def best(score: PerToken, open: Mask, count: Int[Tensor, "B"]) -> Mask:
     """The `count` open positions of each row with the highest score."""
     ranked = score.masked_fill(~open, -torch.inf).argsort(-1, descending=True).argsort(-1)
