@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from candi.draws import categorical
@@ -5,22 +6,29 @@ from candi.nets.head import Mapped
 from candi.nets.prediction import Prediction, luck
 from candi.rng import Rng
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+
 TAIL = torch.tensor([1e-6, 1e-7, 1e-8, 1e-9, 1e-9], dtype=torch.float64)
 
 
-def test_draws_follow_the_probabilities_down_to_one_in_a_billion():
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("others", [0, 600], ids=["one stride", "two strides"])
+def test_draws_follow_the_probabilities_down_to_one_in_a_billion(device, dtype, others):
     """A chi-square over a million draws of `Prediction`, as every method draws, the tail in the last places, where the
     cumulative sum is coarsest.
 
     The random numbers are taken from the last 2e-6 of the unit interval, where the tail lies, so that a token of
     probability 1e-9 is met 500 times. Tolerance: the 0.9999 quantile of chi-square with 5 degrees of freedom."""
-    probabilities = torch.cat([(1 - TAIL.sum())[None], TAIL])
+    size = others + 6
+    probabilities = torch.cat([torch.full((others,), 1e-4), (1 - others * 1e-4 - TAIL.sum())[None], TAIL])
     n, window = 1000, 2e-6
     numbers = 1 - window * (1 - torch.rand(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
-    everywhere = torch.ones(n, n, dtype=torch.bool)
-    drawn = Prediction(probabilities.log().expand(n, n, 6), Mapped(lambda rows: rows), 6, everywhere).pick(numbers)
+    everywhere = torch.ones(n, n, dtype=torch.bool, device=device)
+    logits = probabilities.log().to(device, dtype).expand(n, n, size)
+    drawn = Prediction(logits, Mapped(lambda rows: rows), size, everywhere).pick(numbers.to(device)).cpu()
     expected = n * n * torch.cat([(window - TAIL.sum())[None], TAIL]) / window
-    seen = torch.bincount(drawn.flatten(), minlength=6)
+    seen = torch.bincount(drawn.flatten(), minlength=size)[others:]
     assert float(((seen - expected).square() / expected).sum()) < 25.7
 
 

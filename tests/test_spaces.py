@@ -52,16 +52,44 @@ def test_projected_and_explicit_noise_have_the_same_expected_gradient(codebook):
     assert float((means[1] / errors[1].sqrt()).abs().max()) > 20  # and it is no comparison of zeros
 
 
-def test_gradient_flows_through_the_factor(codebook):
-    """tr(C C^T) = tr(W^T W) = V for unit rows, whatever W: its gradient through C is zero, that of an entry is not."""
+class _Fixed(Rng):
+    """Normals that are what a test wants them to be."""
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values = values
+
+    def normal(self, *shape, dtype):
+        return self.values.to(dtype)
+
+
+def test_gradient_of_the_noise_is_that_of_its_covariance(codebook):
+    """With z^T z/n = I exactly, the second moment of the noise is W^T W exactly, and so is each entry's gradient."""
     space = Projected(codebook)
-    factor = space._factor()
-    (trace,) = torch.autograd.grad((factor @ factor.T).trace(), codebook.weight, retain_graph=True)
-    (entry,) = torch.autograd.grad((factor @ factor.T)[0, 1], codebook.weight)
+    orthogonal = torch.linalg.qr(torch.randn(6, 6))[0] * 6**0.5
+    noise = space.noise(torch.Size((6, 1)), _Fixed(orthogonal[:, None]))[:, 0]
     rows = codebook.rows()
-    (expected,) = torch.autograd.grad((rows.T @ rows)[0, 1], codebook.weight)
-    assert float(trace.abs().max()) < 1e-9
-    torch.testing.assert_close(entry, expected)
+    moment, gram = noise.T @ noise / 6, rows.T @ rows
+    torch.testing.assert_close(moment, gram, rtol=1e-5, atol=1e-5)  # the jitter is a millionth
+    for entry in ((0, 0), (0, 1), (4, 2)):
+        (seen,) = torch.autograd.grad(moment[entry], codebook.weight, retain_graph=True)
+        (expected,) = torch.autograd.grad(gram[entry], codebook.weight, retain_graph=True)
+        torch.testing.assert_close(seen, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_factor_is_computed_once_for_the_same_weights(codebook, monkeypatch):
+    made = []
+    monkeypatch.setattr("candi.spaces._cholesky_of_gram", lambda weight: made.append(1) or torch.eye(6))
+    space = Projected(codebook)
+    for _ in range(3):
+        space.noise(torch.Size((2, 3)), Rng.from_seed(0))
+    assert len(made) == 1
+    with torch.no_grad():
+        codebook.weight.add_(1.0)  # as an optimizer does
+    space.noise(torch.Size((2, 3)), Rng.from_seed(0))
+    assert len(made) == 2
+    space.weights_changed()  # as training says where a change cannot be seen
+    space.noise(torch.Size((2, 3)), Rng.from_seed(0))
+    assert len(made) == 3
 
 
 @pytest.mark.parametrize("name", SPACES)

@@ -15,14 +15,16 @@ from torch import Tensor
 from candi import guidance
 from candi.config import ModelConfig, read_json
 from candi.data.tokenizer import Tokenizer
-from candi.errors import UserError
+from candi.errors import UserError, unknown
 from candi.nets.denoiser import Denoiser
 from candi.rng import Rng, derive
 from candi.sampling.causal import Remembering
+from candi.sampling.engine import Engine
 from candi.sampling.walk import Denoise, stepper, walk
 from candi.state import State
 from candi.types import Mask, Tokens
 
+PRECISIONS = ("auto", "bf16", "float32")
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
 
 
@@ -50,6 +52,7 @@ class Model(
                 f"{recipe.vocab_size}; use the tokenizer.json that was saved with the model."
             )
         self.denoiser, self.tokenizer, self.config = denoiser.eval(), tokenizer, recipe
+        self._engine: tuple[object, Engine] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -90,16 +93,19 @@ class Model(
         blank: str = "_",
         seed: int = 0,
         first: int = 0,
+        precision: str = "auto",
+        compile: bool = False,
         **options: str | None,
     ) -> Iterator[State]:
         """Every state from noise to text, `steps` + 1 of them, for samples number `first` to `first + n`.
 
         `prompt` is given text at the start; `infill` is a template in which each `blank` is one token to be filled.
+        `precision` auto is bf16 on a GPU and float32 elsewhere; `compile` pays off from some thousand samples on.
         `options` are those of the method's step, such as solver="euler" or inference="approximate".
         """
         method = self.denoiser.method
         step = stepper(method, **options)
-        denoise: Denoise = Remembering(self.denoiser) if method.causal else self.denoiser
+        denoise = self._network(precision, compile)
         denoise = guidance.tempered(denoise, temperature)
         denoise = denoise if top_k is None else guidance.top_k(denoise, top_k)
         denoise = denoise if nucleus is None else guidance.nucleus(denoise, nucleus)
@@ -109,6 +115,23 @@ class Model(
         x0: Tokens = canvas.tokens.to(self.device).repeat(n, 1)
         known: Mask = canvas.known.to(self.device).repeat(n, 1)
         yield from walk(denoise, step, method.prior(x0, known, rng), moments, rng)
+
+    def _network(self, precision: str, compile: bool) -> Denoise:
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
+        cuda = self.device.type == "cuda"
+        if (precision == "bf16" or compile) and not cuda:
+            raise UserError("Sampling in bf16 and compiled is for a CUDA GPU; leave out --precision and --compile.")
+        if compile and precision == "float32":
+            raise UserError("Compiled sampling is in bf16; leave out --precision or --compile.")
+        if self.denoiser.method.causal:
+            return Remembering(self.denoiser)
+        if not cuda or precision == "float32":
+            return self.denoiser
+        weights = [(p.data_ptr(), p._version) for p in self.denoiser.parameters()]
+        if self._engine is None or self._engine[0] != (compile, weights):
+            self._engine = (compile, weights), Engine(self.denoiser, compile)
+        return self._engine[1]
 
     def canvas(
         self, length: int | None = None, prompt: str | None = None, infill: str | None = None, blank: str = "_"

@@ -49,6 +49,9 @@ class Space(ABC):
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         """log q(values | x0 = v) for every v, up to a constant in v."""
 
+    def weights_changed(self) -> None:  # noqa: B027 - most spaces remember nothing
+        """Forget what was computed from the token vectors."""
+
     def nearest(self, values: Values, where: Mask) -> Tokens:
         """The token whose vector has the largest product with the value: what noise looks like just now."""
         hidden, rows = self.hidden(values)[where], self.codebook.rows()
@@ -86,6 +89,10 @@ class OneHot(Space):
 class Projected(Space):
     """y = w_x + sigma C z with C = chol(W^T W): the image of one-hot noise, with no tensor of size V."""
 
+    def __init__(self, codebook: Codebook) -> None:
+        super().__init__(codebook)
+        self._factor: tuple[tuple[object, ...], Tensor] | None = None
+
     @property
     def power(self) -> float:
         return float(self.codebook.vocab_size)
@@ -99,7 +106,10 @@ class Projected(Space):
             if self.codebook.vocab_size <= self.codebook.width:
                 # W^T W is singular here, and eps in R^V is the smaller of the two
                 return rng.normal(*shape, self.codebook.vocab_size, dtype=weight.dtype) @ self.codebook.rows()
-            return rng.normal(*shape, self.codebook.width, dtype=weight.dtype) @ self._factor().T
+            noise: Tensor = _GramNoise.apply(
+                weight, self.factor(), rng.normal(*shape, self.codebook.width, dtype=weight.dtype)
+            )
+            return noise
 
     def hidden(self, values: Values) -> Hidden:
         return values
@@ -114,12 +124,16 @@ class Projected(Space):
         fit = values @ whitened.T - (whitened * rows).sum(-1) / 2
         return fit / sigma_t.square()[:, None, None]
 
-    def _factor(self) -> Tensor:
-        """C, with C C^T = W^T W."""
-        gram: Tensor = _Gram.apply(self.codebook.weight)
-        # one part in a million of the mean eigenvalue keeps float32 Cholesky safe
-        jitter = 1e-6 * gram.diagonal().mean().detach()
-        return torch.linalg.cholesky(gram + jitter * torch.eye(len(gram), device=gram.device, dtype=gram.dtype))
+    def factor(self) -> Tensor:
+        """C, with C C^T = W^T W: once for all noise that is made with the same weights, in training and in sampling."""
+        weight = self.codebook.weight
+        key = (weight.data_ptr(), weight._version, weight.device, weight.dtype)
+        if self._factor is None or self._factor[0] != key:
+            self._factor = key, _cholesky_of_gram(weight.detach())
+        return self._factor[1]
+
+    def weights_changed(self) -> None:
+        self._factor = None
 
 
 class Embedding(Space):
@@ -153,30 +167,47 @@ def _full_precision(like: Tensor) -> torch.autocast:
     return torch.autocast(like.device.type, enabled=False)
 
 
-class _Gram(torch.autograd.Function):
-    """W^T W [D, D] of the normalised rows, a few thousand rows at a time: no second table of V rows is held.
+def _rows_at_once(weight: Tensor) -> int:
+    """A CPU holds no second table of V rows; a GPU does one large product."""
+    return len(weight) if weight.is_cuda else 4096
 
-    With n = w/|w| and G' the gradient of G = sum n n^T: dn = (G' + G'^T) n, dw = (dn - n (n.dn))/|w|.
+
+def _cholesky_of_gram(weight: Tensor) -> Tensor:
+    """C [D, D] with C C^T = W^T W of the normalised rows."""
+    gram = weight.new_zeros(weight.shape[1], weight.shape[1])
+    for part in weight.split(_rows_at_once(weight)):
+        unit = F.normalize(part, dim=-1)
+        gram.addmm_(unit.T, unit)
+    gram.diagonal().add_(1e-6 * gram.diagonal().mean())  # a millionth of the mean eigenvalue keeps float32 safe
+    # no check for a matrix that is not positive: it would wait for the device, and the jitter has seen to it
+    return torch.linalg.cholesky_ex(gram).L
+
+
+class _GramNoise(torch.autograd.Function):
+    """n = C z, with the gradient of its law. The factor itself need not be differentiated:
+
+    n(W) = (I + (G(W) - G_0) G_0^-1 / 2) C z has covariance G(W) up to second order around the weights at hand, so its
+    gradient is an exact reparametrisation: dL/dG = sum g (G_0^-1 n)^T / 2 with G_0^-1 n = C^-T z, and with u = w/|w|,
+    G = sum u u^T: du = (dG + dG^T) u, dw = (du - u (u.du))/|w|.
     """
 
-    ROWS = 4096
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, factor: Tensor, z: Tensor) -> Tensor:
+        ctx.save_for_backward(weight, factor, z)
+        return z @ factor.T
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(weight)
-        gram = weight.new_zeros(weight.shape[1], weight.shape[1])
-        for part in weight.split(_Gram.ROWS):
-            unit = F.normalize(part, dim=-1)
-            gram.addmm_(unit.T, unit)
-        return gram
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        (weight,) = ctx.saved_tensors
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        weight, factor, z = ctx.saved_tensors
+        identity = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+        inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+        slope = upstream.flatten(0, -2).T @ (z.flatten(0, -2) @ inverse) / 2  # rows of z C^-1 are C^-T z
+        slope = slope + slope.T
         out = torch.empty_like(weight)
-        for part, target in zip(weight.split(_Gram.ROWS), out.split(_Gram.ROWS), strict=True):
-            unit = F.normalize(part, dim=-1)
-            pull = unit @ (slope + slope.T)
+        for part, target in zip(weight.split(_rows_at_once(weight)), out.split(_rows_at_once(weight)), strict=True):
+            length = part.norm(dim=-1, keepdim=True)
+            unit = part / length
+            pull = unit @ slope
             pull -= unit * (unit * pull).sum(-1, keepdim=True)
-            torch.div(pull, part.norm(dim=-1, keepdim=True), out=target)
-        return out
+            torch.div(pull, length, out=target)
+        return out, None, None

@@ -57,7 +57,7 @@ def test_times_are_stratified_over_the_global_batch():
     t = torch.cat([stratified(micro.row, micro.rows, micro.rng) for micro in micros]).sort().values
     places = (t - T_MIN) / (1 - T_MIN) * 8
     assert places.floor().tolist() == list(range(8))
-    assert stratified(torch.tensor([0]), 1, Rng.from_seed(0)) >= T_MIN
+    assert stratified([0], 1, Rng.from_seed(0)) >= T_MIN
 
 
 def test_validation_is_always_the_same_and_complete():

@@ -38,8 +38,7 @@ def _trained(name: str, length: int = 3) -> candi.Model:
     optimizer = torch.optim.AdamW(denoiser.parameters(), lr=5e-3)
     data = DATA[:, :length].repeat(8, 1)
     for step in range(120):
-        rows = torch.arange(len(data))
-        objective(data, rows, len(data), Rng.from_seed(step)).mean().backward()
+        objective(data, range(len(data)), len(data), Rng.from_seed(step)).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
     return candi.Model(denoiser, Tokenizer.characters([Piece("ab", True)]), config)

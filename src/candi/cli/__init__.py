@@ -12,6 +12,7 @@ COMMANDS = {
     "train": "train a model, or continue a run",
     "sample": "write samples of a trained model",
     "evaluate": "bits per token of a text under a model",
+    "bench": "how fast training and sampling are here",
 }
 
 

@@ -12,7 +12,19 @@ from candi.errors import UserError
 from candi.loading import load
 from candi.methods import Method
 
-_WALK = ("length", "steps", "temperature", "top_k", "nucleus", "prompt", "infill", "blank", "seed")
+_WALK = (
+    "length",
+    "steps",
+    "temperature",
+    "top_k",
+    "nucleus",
+    "prompt",
+    "infill",
+    "blank",
+    "seed",
+    "precision",
+    "compile",
+)
 
 
 def _options() -> dict[str, str]:
@@ -42,6 +54,10 @@ def run(arguments: Sequence[str]) -> None:
         flags.add_argument(f"--{name}", type=str | None, default=None, help=f"Option of some methods: {values}.")
     flags.add_argument("--batch", type=int, default=64, help="Samples made at once.")
     flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
+    flags.add_argument("--precision", type=str, default="auto", help="auto, bf16 or float32; auto is bf16 on a GPU.")
+    flags.add_argument(
+        "--compile", type=bool, default=False, nargs="?", const=True, help="Faster on a GPU, after half a minute."
+    )
     flags.add_argument("--watch", type=bool, default=False, nargs="?", const=True, help="Show the denoising live.")
     flags.add_argument("--json", type=bool, default=False, nargs="?", const=True, help="One JSON object a line.")
     given = parse(flags, arguments)

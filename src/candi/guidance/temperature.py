@@ -14,6 +14,6 @@ def tempered(denoise: Denoise, temperature: float) -> Denoise:
         return denoise
 
     def denoise_tempered(state: State) -> Prediction:
-        return denoise(state).map(lambda logits: logits / temperature)
+        return denoise(state).tempered(temperature)
 
     return denoise_tempered

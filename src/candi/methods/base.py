@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -64,6 +65,13 @@ class Method(nn.Module, ABC):
     @abstractmethod
     def decode(self, state: State) -> Tokens:
         """The tokens of a state; where they are not known yet, what the state looks like."""
+
+    def open_share(self, t: Times) -> Times:
+        """The chance of a position to be open after `corrupt` to time t, each by itself."""
+        return torch.ones_like(t)
+
+    def weights_changed(self) -> None:
+        """Forget what was computed from the weights."""
 
     def times(self, steps: int, length: int) -> Float[Tensor, "steps_and_one"]:
         """When the states of a walk are: 1 = t_0 > t_1 > ... = 0."""

@@ -9,6 +9,7 @@ from candi.codebook import Codebook
 from candi.errors import UserError
 from candi.kernels import gaussian, masked
 from candi.methods.base import Method, Predict
+from candi.nets.places import Places
 from candi.nets.prediction import Prediction
 from candi.rng import Rng
 from candi.sampling.solvers import SOLVERS
@@ -50,6 +51,9 @@ class CANDI(Method):
         noise = self.space.noise(x0.shape, rng)
         return State(t, known, x0, gaussian.corrupt(self.space.point(x0), self.sigma(t), noise))
 
+    def open_share(self, t: Times) -> Times:
+        return 1 - self.alpha(t)
+
     def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
         t = torch.ones(len(x0), device=x0.device, dtype=self.codebook.weight.dtype)
         noise = self.space.noise(x0.shape, rng)
@@ -83,15 +87,20 @@ class CANDI(Method):
         """
         revealed = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
         known = state.known | revealed
-        prediction = predict()
         if (inference or self.inference) == "exact":
-            drawn = prediction.at(revealed).draw(rng)
-            target = self.space.expect(prediction.at(~known))
+            chosen, others = Places(revealed).counted(), Places(~known).counted()
+            prediction = predict()
+            drawn = prediction.at(chosen).draw(rng)
+            target = self.space.expect(prediction.at(others))
         else:
-            drawn = prediction.draw(rng)
+            everywhere = Places(~state.known).counted()
+            drawn = predict().at(everywhere).draw(rng)
             target = self.space.point(drawn)
         values = moved(state, target, s, self.space, self.sigma, solver or self.solver, rng)
         return State(s, known, torch.where(revealed, drawn, state.tokens), values)
+
+    def weights_changed(self) -> None:
+        self.space.weights_changed()
 
     def log_likelihood(self, state: State) -> LogProbs:
         noisy = self.space.log_density(state.noisy, self.sigma(state.t))

@@ -77,6 +77,9 @@ class Continuous(Method):
         values = moved(state, target, s, self.space, self.sigma, solver or self.solver, rng)
         return State(s, state.known | (s <= 0)[:, None], state.tokens.where(state.known, drawn), values)
 
+    def weights_changed(self) -> None:
+        self.space.weights_changed()
+
     def log_likelihood(self, state: State) -> LogProbs:
         noisy = self.space.log_density(state.noisy, self.sigma(state.t))
         return certain(state, noisy)

@@ -9,6 +9,7 @@ from candi.codebook import Codebook
 from candi.errors import UserError
 from candi.kernels import masked
 from candi.methods.base import Method, Predict
+from candi.nets.places import Places
 from candi.nets.prediction import Prediction, luck
 from candi.rng import Rng
 from candi.sampling.steps import best, blind, entropy, entropy_bounded, remask_rate
@@ -43,6 +44,9 @@ class MDLM(Method):
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
         return State(t, masked.keep(self.alpha(t), x0.shape, rng), x0)
 
+    def open_share(self, t: Times) -> Times:
+        return 1 - self.alpha(t)
+
     def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
         t = torch.ones(len(x0), device=x0.device, dtype=self.codebook.weight.dtype)
         return State(t, known, x0, given=known)
@@ -74,18 +78,21 @@ class MDLM(Method):
                 raise UserError("Remasking reveals in random order; leave out --order or --remask.")
             return self._remasking(state, predict, s, rng)
         chance = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
+        chance = chance | (~state.known & (s <= 0)[:, None])
         numbers = luck(state.known.shape, rng)
         order = order or self.order
-        if state.known.all() or (order != "entropy" and not chance.any()):
+        places = Places(~state.known if order == "entropy" else chance).counted()
+        if not len(places):
             return State(s, state.known, state.tokens, given=state.given)
         prediction = predict()
-        if order == "confidence":
+        if order == "random":
+            drawn, revealed = prediction.at(places).pick(numbers), chance
+        elif order == "confidence":
             drawn = prediction.pick(numbers)
             revealed = best(-prediction.nll(drawn), ~state.known, chance.sum(-1))
         else:
-            surest = order == "entropy"
-            bounded = entropy_bounded(entropy(prediction), ~state.known, self.entropy_bound) if surest else chance
-            revealed = bounded | (~state.known & (s <= 0)[:, None])
+            revealed = entropy_bounded(entropy(prediction), ~state.known, self.entropy_bound)
+            revealed = revealed | (~state.known & (s <= 0)[:, None])
             drawn = prediction.at(revealed).pick(numbers)
         return State(s, state.known | revealed, drawn.where(revealed, state.tokens), given=state.given)
 
@@ -102,8 +109,9 @@ class MDLM(Method):
         taken_back = state.known & ~given & (chance < rate[:, None])
         revealed = ~state.known & (chance < reveal[:, None])
         tokens = state.tokens
-        if revealed.any():
-            tokens = predict().at(revealed).pick(numbers).where(revealed, tokens)
+        places = Places(revealed).counted()
+        if len(places):
+            tokens = predict().at(places).pick(numbers).where(revealed, tokens)
         return State(s, (state.known | revealed) & ~taken_back, tokens, given=state.given)
 
     def log_likelihood(self, state: State) -> LogProbs:

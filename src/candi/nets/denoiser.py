@@ -1,7 +1,7 @@
 """Method, trunk and head joined into one network."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from candi.codebook import Codebook
 from candi.methods.base import Method, MethodSettings
@@ -9,7 +9,7 @@ from candi.nets.head import Head
 from candi.nets.prediction import Prediction
 from candi.nets.transformer import Transformer, TrunkSettings
 from candi.state import State
-from candi.types import Times
+from candi.types import Hidden, Mask, Times, Tokens, Values
 
 
 class Denoiser(nn.Module):
@@ -30,8 +30,14 @@ class Denoiser(nn.Module):
         return cls(built, Transformer(trunk, causal=built.causal))
 
     def forward(self, state: State) -> Prediction:
-        features = self.trunk(self.method.embed(state), self.clock(state))
+        features = self.features(state.t, state.known, state.tokens, state.values)
         return Prediction(features, self.head, self.method.codebook.vocab_size, ~state.known)
+
+    def features(self, t: Times, known: Mask, tokens: Tokens, values: Values | None) -> Hidden:
+        """What the trunk makes of a state. Of tensors alone, so that it can be compiled."""
+        state = State(t, known, tokens, values)
+        features: Tensor = self.trunk(self.method.embed(state), self.clock(state))
+        return features
 
     def clock(self, state: State) -> Times:
         """The time as the trunk is told it, in the precision of the weights; 0 for methods without one."""

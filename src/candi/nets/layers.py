@@ -104,6 +104,26 @@ class Neighbours(nn.Module):
         return F.conv1d(padded, self.weight, groups=len(self.weight)).transpose(1, 2)
 
 
+class MLP(nn.Sequential):
+    """W_2 gelu(W_1 h + b_1) + b_2."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
+
+    def forward(self, hidden: Hidden) -> Hidden:
+        up = self[0]
+        assert isinstance(up, nn.Linear)
+        if hidden.is_cuda and hidden.dtype == up.weight.dtype == torch.bfloat16 and not torch.is_grad_enabled():
+            # cuBLAS adds the bias and takes the tanh GELU before the product leaves its registers
+            active = torch._addmm_activation(up.bias, hidden.flatten(0, 1), up.weight.t(), use_gelu=True)
+            return self._down(active).view_as(hidden)
+        return self._down(self[1](up(hidden)))
+
+    def _down(self, active: Tensor) -> Tensor:
+        out: Tensor = self[2](active)
+        return out
+
+
 class Block(nn.Module):
     """h + gate * attention(adaLN h), then h + gate * mlp(adaLN h). Gates start at 0: the block starts as identity,
     but for the convolution over neighbours if there is one."""
@@ -114,7 +134,7 @@ class Block(nn.Module):
         super().__init__()
         self.neighbours = Neighbours(width, convolution, causal) if convolution else None
         self.attention = Attention(width, heads, causal)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"), nn.Linear(4 * width, width))
+        self.mlp = MLP(width)
         self.adaptive = nn.Linear(conditioning, 6 * width)
         nn.init.zeros_(self.adaptive.weight)
         nn.init.zeros_(self.adaptive.bias)

@@ -7,8 +7,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from candi.draws import categorical
 from candi.nets.head import Mapped, Readout, chunks
+from candi.nets.linear_nll import wide
+from candi.nets.places import Places
 from candi.rng import Rng
 from candi.types import LogProbs, Mask, PerToken, Rows, Tokens, Values
 
@@ -20,37 +21,53 @@ class Prediction:
     not open get 0.
     """
 
-    def __init__(self, features: Float[Tensor, "B L F"], readout: Readout, vocab_size: int, open: Mask) -> None:
-        self.features, self.readout, self.vocab_size, self.open = features, readout, vocab_size, open
+    def __init__(
+        self, features: Float[Tensor, "B L F"], readout: Readout, vocab_size: int, open: Mask | Places
+    ) -> None:
+        self.features, self.readout, self.vocab_size = features, readout, vocab_size
+        self.places = open if isinstance(open, Places) else Places(open)
+
+    @property
+    def open(self) -> Mask:
+        return self.places.open
 
     def map(self, function: Callable[[Rows], Rows]) -> "Prediction":
         """The same prediction with a function applied to its logits."""
-        return Prediction(self.features, Mapped(function, self.readout), self.vocab_size, self.open)
+        return Prediction(self.features, Mapped(function, self.readout), self.vocab_size, self.places)
 
-    def at(self, where: Mask) -> "Prediction":
-        """The same prediction asked at fewer positions."""
-        return Prediction(self.features, self.readout, self.vocab_size, self.open & where)
+    def tempered(self, temperature: float) -> "Prediction":
+        """The same prediction with its logits divided by a temperature."""
+        return Prediction(self.features, self.readout.tempered(temperature), self.vocab_size, self.places)
+
+    def at(self, where: Mask | Places) -> "Prediction":
+        """The same prediction asked at fewer positions; as `Places` they are open ones and may be counted already."""
+        places = where if isinstance(where, Places) else Places(self.open & where)
+        return Prediction(self.features, self.readout, self.vocab_size, places)
+
+    def within(self, room: int) -> "Prediction":
+        """The same prediction, with the promise that at most `room` positions are open."""
+        return Prediction(self.features, self.readout, self.vocab_size, Places(self.open, room))
 
     def nll(self, x0: Tokens) -> PerToken:
         """-log p(x0_i | z_t)."""
-        return self._scatter(self.readout.nll(self.features[self.open], x0[self.open]))
+        return self.places.spread(self.readout.nll(self._rows(), self.places.take(x0), self.vocab_size))
 
     def reduce(self, function: Callable[..., Tensor], *per_token: Shaped[Tensor, "B L"]) -> PerToken:
         """function(log-probabilities [N, V], other values [N], ...) -> [N], by chunks; remade in the backward pass."""
-        rows, others = self.features[self.open], [values[self.open] for values in per_token]
+        rows, others = self._rows(), [self.places.take(values) for values in per_token]
 
         def of_rows(rows: Tensor, *others: Tensor) -> Tensor:
-            return function(torch.log_softmax(_wide(self.readout(rows)), -1), *others)
+            return function(torch.log_softmax(wide(self.readout(rows)), -1), *others)
 
         parts = [
             checkpoint(of_rows, rows[part], *(o[part] for o in others), use_reentrant=False, preserve_rng_state=False)
             for part in chunks(len(rows), self.vocab_size, rows.device)
         ]
-        return self._scatter(torch.cat(parts))
+        return self.places.spread(torch.cat(parts))
 
     def mode(self) -> Tokens:
         """The likeliest tokens."""
-        return self._by_chunk(lambda logits, _: logits.argmax(-1))
+        return self.places.spread(self.readout.mode(self._rows(), self.vocab_size))
 
     def draw(self, rng: Rng) -> Tokens:
         """x^_i ~ p(x0_i | z_t). A position uses the same random number whichever others are open."""
@@ -58,27 +75,18 @@ class Prediction:
 
     def pick(self, luck: Float[Tensor, "B L"]) -> Tokens:
         """The draws that given random numbers decide."""
-        chosen = luck[self.open]
-        return self._by_chunk(lambda logits, part: categorical(logits, chosen[part]))
+        return self.places.spread(self.readout.draw(self._rows(), self.places.take(luck), self.vocab_size))
 
     def mean(self, table: Float[Tensor, "V K"]) -> Values:
         """E[table[x0_i]] = softmax @ table."""
-        return self._by_chunk(lambda logits, _: torch.softmax(logits, -1).to(table.dtype) @ table)
+        return self.places.spread(self.readout.mean(self._rows(), table))
 
     def log_probs(self) -> LogProbs:
         """The dense log-probabilities: for small V, guidance and the exact posterior."""
-        return self._by_chunk(lambda logits, _: torch.log_softmax(logits, -1))
+        return self.places.spread(self.readout.log_probs(self._rows(), self.vocab_size))
 
-    def _by_chunk(self, function: Callable[[Rows, slice], Tensor]) -> Tensor:
-        rows = self.features[self.open]
-        parts = []
-        for part in chunks(len(rows), self.vocab_size, rows.device):
-            parts.append(function(_wide(self.readout(rows[part])), part))
-        return self._scatter(torch.cat(parts))
-
-    def _scatter(self, rows: Tensor) -> Tensor:
-        out = rows.new_zeros(*self.open.shape, *rows.shape[1:])
-        return out.index_put((self.open,), rows)
+    def _rows(self) -> Float[Tensor, "N F"]:
+        return self.places.take(self.features)
 
 
 def luck(shape: torch.Size, rng: Rng) -> Float[Tensor, "B L"]:
@@ -87,8 +95,3 @@ def luck(shape: torch.Size, rng: Rng) -> Float[Tensor, "B L"]:
     must not depend on whether another row of the batch needed one.
     """
     return rng.uniform(*shape, dtype=torch.float64)  # float32 would cut the tail
-
-
-def _wide(logits: Rows) -> Rows:
-    """Sums over V are too coarse in bf16."""
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 from torch.nn import functional as F
 
@@ -73,9 +74,12 @@ class Transformer(nn.Module):
     def forward(self, hidden: Hidden, clock: Times, memory: list[Memory] | None = None) -> Hidden:
         width = self.settings.width
         read = memory[0].length if memory else 0
-        conditioning = F.silu(self.clock(clock))
+        # from here on in the precision of the branches: half of the memory in bf16
+        kind = hidden.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.final.weight.dtype
+        hidden = (hidden * width**0.5).to(dtype)  # unit vectors have coordinates of size D^-1/2; branches write size 1
+        conditioning = F.silu(self.clock(clock)).to(dtype)
         angles = rotary(read + hidden.shape[1], width // self.settings.heads, hidden.device)[:, read:]
-        hidden = hidden * width**0.5  # unit vectors have coordinates of size D^-1/2; the branches write size 1
         for index, block in enumerate(self.blocks):
             hidden = block(hidden, conditioning, angles, memory[index] if memory else None)
         shift, scale = self.final(conditioning)[:, None].chunk(2, dim=-1)

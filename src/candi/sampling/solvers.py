@@ -5,6 +5,8 @@ X0 is E[x0 | z_t], or one draw of it; k = sigma_s / sigma_t. All three agree as 
 
 from collections.abc import Callable, Mapping
 
+import torch
+
 from candi.schedules import over_positions
 from candi.types import Times, Values
 
@@ -14,13 +16,13 @@ Solver = Callable[[Values, Values, Times, Times, Callable[[], Values]], Values]
 def ddim(x_t: Values, x0: Values, sigma_t: Times, sigma_s: Times, noise: Callable[[], Values]) -> Values:
     """Probability-flow ODE, exact for constant X0: X_s = X0 + k (X_t - X0)."""
     k = over_positions(sigma_s / sigma_t)
-    return x0 + k * (x_t - x0)
+    return torch.lerp(x0, x_t, k)
 
 
 def euler(x_t: Values, x0: Values, sigma_t: Times, sigma_s: Times, noise: Callable[[], Values]) -> Values:
     """The paper's Euler step in sigma^2: X_s = X_t + (1 - k^2)/2 (X0 - X_t). At most half way to X0."""
     k = over_positions(sigma_s / sigma_t)
-    return x_t + (1 - k.square()) / 2 * (x0 - x_t)
+    return torch.lerp(x_t, x0, (1 - k.square()) / 2)
 
 
 def ancestral(x_t: Values, x0: Values, sigma_t: Times, sigma_s: Times, noise: Callable[[], Values]) -> Values:

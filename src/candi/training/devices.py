@@ -44,6 +44,7 @@ def connect(settings: TrainSettings) -> Fabric:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs for it
         warnings.filterwarnings("ignore", ".*(does not have a|defaults to a non-)deterministic.*")
         torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined] # nothing reads it
     return Fabric(
         accelerator=accelerator,
         devices=devices,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,7 +18,7 @@ class MicroBatch:
     """Some rows of a global batch of `rows`."""
 
     x0: Tokens
-    row: Int[Tensor, "B"]
+    row: tuple[int, ...]
     rows: int
     rng: Rng
 
@@ -59,8 +58,7 @@ class Feed:
             yield self._micro(sequences[list(rows)], list(rows), seeds, len(sequences))
 
     def _micro(self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int) -> MicroBatch:
-        row = torch.tensor(rows, device=self.device)
-        return MicroBatch(_to(x0, self.device), row, batch, Rng.per_row(seeds, self.device))
+        return MicroBatch(_to(x0, self.device), tuple(rows), batch, Rng.per_row(seeds, self.device))
 
 
 def _to(array: NDArray[np.int64], device: torch.device) -> Tensor:

@@ -20,6 +20,7 @@ from candi.training.settings import TrainSettings
 from candi.types import PerToken
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+_KEPT = 0.85  # of the activations that torch.compile would keep by itself
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,10 @@ class Learner:
         self.settings, self.fabric = settings, fabric
         self.names = [name for name, _ in denoiser.named_parameters()]
         self.method = denoiser.method
-        if settings.compile:
-            denoiser.trunk.compile()
+        if settings.compile if settings.compile is not None else fabric.device.type == "cuda":
+            # cheap pointwise work is done again in the backward pass, as long as that saves memory
+            torch._functorch.config.activation_memory_budget = _KEPT
+            denoiser.features = torch.compile(denoiser.features)  # type: ignore[method-assign]
         self.objective = fabric.setup(Objective(denoiser))
         self.parameters = list(self.objective.parameters())
         self.optimizer = adamw(self.parameters, settings, fabric.device)
@@ -50,6 +53,7 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings, step)
         self.objective.train()
+        self.method.weights_changed()
         self.method.progress = step / self.settings.steps
         total = torch.zeros((), device=self.fabric.device)
         for index, micro in enumerate(micro_batches):
@@ -72,11 +76,15 @@ class Learner:
         """Sum and count of this process's losses under the averaged weights."""
         self.objective.eval()
         sums = torch.zeros(2, device=self.fabric.device)
-        with self.ema.applied(lambda: rewritten(self.objective)):
+        with self.ema.applied(self._rewritten):
             for micro in micro_batches:
                 losses = self._losses(micro)
                 sums += torch.stack([losses.sum(), losses.new_tensor(losses.numel())])
         return sums[0], sums[1]
+
+    def _rewritten(self) -> None:
+        rewritten(self.objective)
+        self.method.weights_changed()
 
     def _losses(self, micro: MicroBatch) -> PerToken:
         try:

@@ -1,10 +1,13 @@
 """What is minimised."""
 
+from collections.abc import Sequence
+
 import torch
-from jaxtyping import Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from candi.nets.denoiser import Denoiser
+from candi.nets.places import room_for
 from candi.rng import Rng
 from candi.types import PerToken, Times, Tokens
 
@@ -22,14 +25,21 @@ class Objective(nn.Module):
         super().__init__()
         self.denoiser = denoiser
 
-    def forward(self, x0: Tokens, row: Int[Tensor, "B"], rows: int, rng: Rng) -> PerToken:
+    def forward(self, x0: Tokens, row: Sequence[int], rows: int, rng: Rng) -> PerToken:
         """Losses of some rows of a global batch; `row` says which of all `rows`."""
         method = self.denoiser.method
+        # no row's time is later than the end of its interval, so that many positions are open at most
+        room = room_for(method.open_share(_within(torch.tensor(row, dtype=torch.float64) + 1, rows)), x0.shape[1])
         state = method.corrupt(x0, stratified(row, rows, rng), rng)
-        return method.loss(self.denoiser(state), state, x0)
+        return method.loss(self.denoiser(state).within(room), state, x0)
 
 
-def stratified(row: Int[Tensor, "B"], rows: int, rng: Rng) -> Times:
+def stratified(row: Sequence[int], rows: int, rng: Rng) -> Times:
     """t_i = t_min + (1 - t_min) (i + u_i)/B: one time in each of B equal intervals of the global batch."""
     dtype = torch.get_default_dtype()
-    return T_MIN + (1 - T_MIN) * (row.to(dtype) + rng.uniform(len(row), dtype=dtype)) / rows
+    start = torch.tensor(row, dtype=dtype).to(rng.device, non_blocking=True)
+    return _within(start + rng.uniform(len(row), dtype=dtype), rows)
+
+
+def _within(place: Float[Tensor, "B"], rows: int) -> Float[Tensor, "B"]:
+    return T_MIN + (1 - T_MIN) * place / rows

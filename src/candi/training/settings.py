@@ -57,7 +57,7 @@ class TrainSettings:
         nodes: How many machines.
         strategy: auto, ddp (copies of the model) or fsdp (pieces of it).
         precision: auto is bf16-mixed on CUDA and float32 elsewhere.
-        compile: Compile the trunk with torch.compile.
+        compile: Compile the trunk with torch.compile, which takes a minute at the start; by default on a GPU.
         deterministic: The same run gives the same weights on a GPU too, a little slower. A CPU does in any case.
         model: The transformer.
         settings: Of the method.
@@ -98,7 +98,7 @@ class TrainSettings:
     nodes: int = 1
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "64-true"] = "auto"
-    compile: bool = False
+    compile: bool | None = None
     deterministic: bool = True
     model: TrunkSettings = field(default_factory=TrunkSettings)
     settings: MethodSettings | None = None

@@ -1,0 +1,1 @@
+"""How fast, how much memory, and against what: `candi bench train` and `candi bench sample`."""

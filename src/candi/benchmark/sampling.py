@@ -1,0 +1,217 @@
+"""Sampling: ours against the plain reference, CANDI against MDLM, diffusion against a transformer with a KV cache."""
+
+import dataclasses
+import gc
+import importlib.util
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor, nn
+
+from candi import plots
+from candi.benchmark.measure import Measured, machine, matmul_rate, measure
+from candi.benchmark.profile import shares
+from candi.benchmark.reference import Plain
+from candi.benchmark.report import Report
+from candi.benchmark.settings import BenchSettings
+from candi.methods import METHODS
+from candi.nets.denoiser import Denoiser
+from candi.nets.prediction import Prediction
+from candi.nets.transformer import TrunkSettings
+from candi.rng import Rng
+from candi.sampling.engine import Engine
+from candi.sampling.walk import Denoise, stepper, walk
+
+_VOCABULARIES = (27, 512, 4096, 50_257, 256_000)
+_KINDS: dict[str, tuple[str, dict[str, str]]] = {
+    "candi, approximate": ("candi", {"inference": "approximate"}),
+    "candi, exact": ("candi", {"inference": "exact"}),
+    "mdlm": ("mdlm", {}),
+}
+
+
+def bench_sample(settings: BenchSettings) -> Report:
+    device = settings.target
+    given = {"dtype": str(settings.dtype).removeprefix("torch."), "compiled": settings.compiled}
+    report = Report(
+        settings.out,
+        machine(device),
+        {**given, **dataclasses.asdict(settings.trunk), "length": settings.length, "vocab_size": settings.vocab_size},
+    )
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    report.find("matrix product, TFLOP/s", matmul_rate(device, settings.dtype) / 1e12)
+    batch = settings.batches({"paper": 64, "small": 8, "toy": 2}[settings.scale])[0]
+    _compare(settings, report, batch)
+    _plain(settings, report, batch)
+    _cached(settings, report, batch)
+    if settings.growth:
+        _growth(settings, report, batch)
+    _long(settings, report, batch)
+    figure = plots.speed(report.rows, report.machine)
+    plots.save(figure, settings.out.with_suffix(""))
+    report.show()
+    return report
+
+
+class Sampler:
+    """A network with random weights and its walk from noise to tokens."""
+
+    def __init__(
+        self, trunk: TrunkSettings, vocab_size: int, length: int, batch: int, device: torch.device, method: str,
+        compile: bool,
+    ) -> None:  # fmt: skip
+        torch.manual_seed(0)
+        self.denoiser = Denoiser.build(vocab_size, trunk, METHODS[method]()).to(device).eval()
+        nn.init.normal_(self.denoiser.head.weight, std=0.05)
+        cuda = device.type == "cuda"
+        self.network: Denoise = Engine(self.denoiser, compile) if cuda else self.denoiser
+        self.length, self.batch, self.device, self.vocab_size = length, batch, device, vocab_size
+
+    @torch.no_grad()
+    def __call__(self, steps: int, **options: str) -> Tensor:
+        method = self.denoiser.method
+        rng = Rng.per_row(range(self.batch), self.device)
+        x0 = torch.zeros(self.batch, self.length, dtype=torch.long, device=self.device)
+        state = method.prior(x0, torch.zeros_like(x0, dtype=torch.bool), rng)
+        times = method.times(steps, self.length)
+        last = deque(walk(self.network, stepper(method, **options), state, times, rng), maxlen=1)
+        return last[0].tokens
+
+    @property
+    def tokens(self) -> int:
+        return self.batch * self.length
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"batch": self.batch, "length": self.length, "vocab_size": self.vocab_size}
+
+
+def _compare(settings: BenchSettings, report: Report, batch: int) -> None:
+    device, found = settings.target, {}
+    for method in ("candi", "mdlm"):
+        with _fresh():
+            sampler = Sampler(
+                settings.trunk, settings.vocab_size, settings.length, batch, device, method, settings.compiled
+            )
+            for kind, (of, options) in _KINDS.items():
+                if of != method:
+                    continue
+                found[kind] = _timed(sampler, report, kind, 16, settings.repeats, **options)
+                if device.type == "cuda":
+                    report.find(f"profile, {kind}", shares(partial(sampler, 16, **options), 1))
+                if kind == "candi, exact":
+                    continue
+                for steps in (8, 32, 64, 128):
+                    if steps <= settings.most_steps:
+                        _timed(sampler, report, kind, steps, 1, **options)
+            if method == "mdlm":
+                kind = "mdlm, drawing at every open position"
+                with patch.object(Prediction, "at", lambda self, where: self):
+                    found[kind] = _timed(sampler, report, kind, 16, settings.repeats)
+    approximate = found["candi, approximate"]
+    report.find("candi exact / approximate, tokens per second at 16 steps", approximate / found["candi, exact"])
+    report.find("candi approximate / mdlm, sampling step at 16 steps", approximate / found["mdlm"])
+    everywhere = found["mdlm, drawing at every open position"]
+    report.find("candi approximate / mdlm drawing at every open position", approximate / everywhere)
+
+
+def _long(settings: BenchSettings, report: Report, batch: int) -> None:
+    """Last, because they take longest."""
+    kind = "candi, approximate"
+    method, options = _KINDS[kind]
+    counts = [steps for steps in (256, 512, 1024) if steps <= settings.most_steps]
+    if counts:
+        with _fresh():
+            sizes = settings.trunk, settings.vocab_size, settings.length, batch, settings.target
+            sampler = Sampler(*sizes, method, settings.compiled)
+            sampler(1, **options)
+            for steps in counts:
+                _timed(sampler, report, kind, steps, 1, **options)
+
+
+def _timed(sampler: Sampler, report: Report, kind: str, steps: int, repeats: int, **options: str) -> float:
+    measured = measure(lambda: sampler(steps, **options), sampler.device, repeats, warm_up=1 if steps <= 64 else 0)
+    report.add(f"{kind}, {steps} steps", measured, sampler.tokens, kind=kind, steps=steps, **sampler.sizes)
+    return measured.seconds
+
+
+def _plain(settings: BenchSettings, report: Report, batch: int) -> None:
+    """At a quarter of the batch: its states of size [B, L, V] would not fit otherwise."""
+    device, batch = settings.target, max(1, batch // 4)
+    ours = {row["kind"]: row["tokens_per_second"] for row in report.rows if row.get("steps") == 16}
+    for exact in (False, True):
+        with _fresh():
+            torch.manual_seed(0)
+            model = Plain(settings.vocab_size, dataclasses.replace(settings.trunk, dropout=0.0)).to(device).eval()
+
+            def call(model: Plain = model, exact: bool = exact) -> Tensor:
+                with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                    return model.sample(batch, settings.length, 16, exact)
+
+            kind = f"plain reference, {'exact' if exact else 'approximate'}"
+            measured = measure(call, device, 1, warm_up=1 if device.type == "cuda" else 0)
+            sizes = {"batch": batch, "length": settings.length, "vocab_size": settings.vocab_size}
+            row = report.add(f"{kind}, 16 steps", measured, batch * settings.length, kind=kind, steps=16, **sizes)
+        pace = ours[f"candi, {'exact' if exact else 'approximate'}"] / row["tokens_per_second"]
+        report.find(f"candi / {kind}, tokens per second at 16 steps", pace)
+
+
+def _cached(settings: BenchSettings, report: Report, batch: int) -> None:
+    """A transformer of GPT-2's make with random weights, from its configuration: left to right, with a KV cache."""
+    if importlib.util.find_spec("transformers") is None:
+        report.find("autoregression was left out", "transformers is not installed")
+        return
+    from transformers import GPT2Config, GPT2LMHeadModel, logging
+
+    logging.set_verbosity_error()
+    trunk, device = settings.trunk, settings.target
+    config = GPT2Config(
+        vocab_size=settings.vocab_size, n_positions=settings.length, n_embd=trunk.width, n_layer=trunk.blocks,
+        n_head=trunk.heads, bos_token_id=0, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    with _fresh():
+        model = GPT2LMHeadModel(config).to(device, settings.dtype).eval()
+        start = torch.zeros(batch, 1, dtype=torch.long, device=device)
+
+        def call() -> Any:
+            return model.generate(
+                start, attention_mask=torch.ones_like(start), do_sample=True, use_cache=True,
+                max_new_tokens=settings.length - 1, min_new_tokens=settings.length - 1,
+            )  # fmt: skip
+
+        with torch.no_grad():
+            measured: Measured = measure(call, device, 1, warm_up=0)
+        kind = "autoregressive, KV cache (transformers)"
+        sizes = {"batch": batch, "length": settings.length, "vocab_size": settings.vocab_size}
+        report.add(kind, measured, batch * settings.length, kind=kind, **sizes)
+
+
+def _growth(settings: BenchSettings, report: Report, batch: int) -> None:
+    """Eight approximate steps, not compiled: so that every size takes seconds."""
+    batch = max(2, batch // 4)
+    here = settings.vocab_size, settings.length, batch
+    grid = [(v, here[1], here[2]) for v in _VOCABULARIES]
+    grid += [(here[0], here[1] * k // 4, here[2]) for k in (1, 2, 4, 8)]
+    grid += [(here[0], here[1], max(1, here[2] * k // 8)) for k in (1, 4, 8, 16)]
+    for vocab_size, length, size in dict.fromkeys(grid):
+        with _fresh():
+            sampler = Sampler(settings.trunk, vocab_size, length, size, settings.target, "candi", False)
+            measured = measure(partial(sampler, 8, inference="approximate"), settings.target, 2, warm_up=1)
+            report.add(
+                f"growth: V {vocab_size:,}, length {length}, batch {size}", measured, sampler.tokens, **sampler.sizes
+            )
+
+
+@contextmanager
+def _fresh() -> Iterator[None]:
+    yield
+    gc.collect()
+    torch._dynamo.reset()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

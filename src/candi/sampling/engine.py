@@ -1,0 +1,85 @@
+"""A network made ready to sample on a GPU."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from candi.nets.denoiser import Denoiser
+from candi.nets.prediction import Prediction
+from candi.state import State
+from candi.types import Hidden, Mask, Times, Tokens, Values
+
+Features = Callable[[Times, Mask, Tokens, Values | None], Hidden]
+
+
+_REPLAYED = 2**14  # tokens in a batch; above, kernels are long and a graph's small gaps between them cost more
+
+
+class Engine:
+    """The denoiser with its trunk and head rounded to bf16 once, for as many states as are wanted.
+
+    Token vectors, noise and values stay in float32. Compiled, embedding and trunk become few kernels. A small batch is
+    over before the CPU has launched them: there they are recorded as one CUDA graph for each shape and replayed.
+    """
+
+    def __init__(self, denoiser: Denoiser, compile: bool) -> None:
+        self.method = denoiser.method
+        self.head = copy.deepcopy(denoiser.head).to(torch.bfloat16)
+        self.trunk = copy.deepcopy(denoiser.trunk).to(torch.bfloat16)
+        self.trunk.clock = denoiser.trunk.clock  # its sines need float32
+        self._clock = denoiser.clock
+        self._features: Features = Replayed(torch.compile(self._run), _REPLAYED) if compile else self._run
+
+    def __call__(self, state: State) -> Prediction:
+        features = self._features(state.t, state.known, state.tokens, state.values)
+        return Prediction(features, self.head, self.method.codebook.vocab_size, ~state.known)
+
+    def _run(self, t: Times, known: Mask, tokens: Tokens, values: Values | None) -> Hidden:
+        state = State(t, known, tokens, values)
+        features: Tensor = self.trunk(self.method.embed(state), self._clock(state))
+        return features
+
+
+@dataclass(frozen=True)
+class _Recording:
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor | None, ...]
+    output: Tensor
+
+
+class Replayed:
+    """A function of a state's tensors as CUDA graphs, one for each shape of at most `most` tokens."""
+
+    def __init__(self, function: Features, most: int) -> None:
+        self.function, self.most = function, most
+        self.recordings: dict[tuple[object, ...], _Recording] = {}
+
+    def __call__(self, t: Times, known: Mask, tokens: Tokens, values: Values | None) -> Hidden:
+        if tokens.numel() > self.most:
+            return self.function(t, known, tokens, values)
+        inputs = (t, known, tokens, values)
+        key = tuple(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in inputs)
+        if key not in self.recordings:
+            self.recordings[key] = self._record(inputs)
+        recording = self.recordings[key]
+        for place, given in zip(recording.inputs, inputs, strict=True):
+            if place is not None and given is not None:
+                place.copy_(given)
+        recording.graph.replay()
+        return recording.output.clone()  # the next replay writes there again
+
+    def _record(self, inputs: tuple[Tensor | None, ...]) -> _Recording:
+        places = tuple(None if tensor is None else tensor.clone() for tensor in inputs)
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):  # compiles, and lets the libraries choose what they will use
+            for _ in range(2):
+                self.function(*places)  # type: ignore[arg-type]
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = self.function(*places)  # type: ignore[arg-type]
+        return _Recording(graph, places, output)
