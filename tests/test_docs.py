@@ -49,3 +49,22 @@ def test_links_between_documents_lead_somewhere():
     for page in [*root.glob("*.md"), *DOCS.glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_page_on_performance_is_written_from_the_results():
+    """And so are the numbers in it: the page is what its script makes of the committed files."""
+    script = DOCS / "performance.py"
+    told = subprocess.run(
+        [sys.executable, "-c", f"import runpy; print(runpy.run_path({str(script)!r})['page'](), end='')"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told.stdout == (DOCS / "performance.md").read_text(encoding="utf-8")
+
+
+def test_the_functions_of_the_page_on_identifiability():
+    names: dict = {}
+    exec(_blocks("identifiability.md")[0], names)  # our own page
+    for name in re.findall(
+        r"`(\w+)`", re.search(r"\| function.*?\n\n", (DOCS / "identifiability.md").read_text(), re.S)[0]
+    ):
+        assert hasattr(names["ident"], name), name

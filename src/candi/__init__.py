@@ -5,6 +5,7 @@
 >>> model.generate(n=2, steps=16, temperature=0.9, prompt="The ")         # doctest: +SKIP
 """
 
+from candi import identifiability
 from candi.errors import UserError
 from candi.loading import load
 from candi.methods import CANDI, MDLM, METHODS, Method
@@ -31,6 +32,7 @@ __all__ = [
     "Rng",
     "State",
     "UserError",
+    "identifiability",
     "load",
     "stepper",
     "times",

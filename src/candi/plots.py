@@ -60,3 +60,134 @@ def speed(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> Figu
         axes.set_title(f"{machine['device']}: {about}", fontsize=9, loc="left", color="#444444")
         axes.legend(frameon=False)
     return figure
+
+
+def _several(wide: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, list(figure.subplots(1, wide, squeeze=False)[0])
+
+
+def _of(rows: Sequence[Mapping[str, Any]], **fixed: Any) -> list[Mapping[str, Any]]:
+    return [row for row in rows if all(row.get(key) == value for key, value in fixed.items())]
+
+
+def _distinct(rows: Sequence[Mapping[str, Any]], key: str) -> list[Any]:
+    return list(dict.fromkeys(row[key] for row in rows if key in row))
+
+
+def _column(rows: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    return [row[key] for row in rows]
+
+
+def curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """rho falls apart with V, r does not."""
+    with matplotlib.rc_context(_STYLE):
+        figure, (left, right) = _several(2, (8.4, 3.4))
+        for size, colour in zip(_distinct(rows, "vocab_size"), COLOURS, strict=False):
+            some = _of(rows, vocab_size=size)
+            left.plot(_column(some, "sigma"), _column(some, "corruption"), color=colour, label=f"V = {size:,}")
+        some = _of(rows, vocab_size=rows[0]["vocab_size"])
+        right.plot(_column(some, "sigma"), _column(some, "rank"), color="#000000")
+        right.annotate("the same for every V", (0.05, 0.9), xycoords="axes fraction", color="#444444")
+        for axes, label in ((left, r"identity corruption $\rho$"), (right, "rank degradation $r$")):
+            axes.set_xscale("log")
+            axes.set_xlabel(r"noise $\sigma$")
+            axes.set_ylabel(label)
+            axes.set_ylim(-0.02, 1.02 if axes is left else 0.52)
+        left.legend(frameon=False, loc="center right", bbox_to_anchor=(1.0, 0.68))
+    return figure
+
+
+def validation(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Lines are formulas, points are simulations with two standard errors."""
+    with matplotlib.rc_context(_STYLE):
+        figure, (left, right) = _several(2, (8.4, 3.4))
+        for size, colour in zip(_distinct(rows, "vocab_size"), COLOURS, strict=False):
+            some = _of(rows, vocab_size=size)
+            sigma = _column(some, "sigma")
+            for axes, key in ((left, "corruption"), (right, "rank")):
+                axes.plot(sigma, _column(some, key), color=colour, linewidth=1.3, label=f"V = {size:,}")
+                errors = [2 * e for e in _column(some, f"{key}_error")]
+                axes.errorbar(
+                    sigma, _column(some, f"{key}_simulated"), errors, fmt="o", markersize=4, color=colour, elinewidth=1
+                )
+        for axes, label in ((left, r"identity corruption $\rho$"), (right, "rank degradation $r$")):
+            axes.set_xscale("log")
+            axes.set_xticks((0.3, 0.5, 1, 2, 3), ("0.3", "0.5", "1", "2", "3"))
+            axes.set_xticks((), minor=True)
+            axes.set_xlabel(r"noise $\sigma$")
+            axes.set_ylabel(label)
+        left.legend(frameon=False, loc="lower right")
+        right.annotate("lines: formula\npoints: simulation", (0.05, 0.85), xycoords="axes fraction", color="#444444")
+    return figure
+
+
+def kernels(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """The Gaussian kernel leaves the diagonal as V grows; the hybrid kernel is a straight line for every V."""
+    with matplotlib.rc_context(_STYLE):
+        figure, (axes,) = _several(1, (5.0, 3.8))
+        gaussian, hybrid = _of(rows, kernel="gaussian"), _of(rows, kernel="hybrid")
+        for size, colour in zip(_distinct(gaussian, "vocab_size"), COLOURS, strict=False):
+            some = _of(gaussian, vocab_size=size)
+            label = f"Gaussian, V = {size:,}"
+            axes.plot(_column(some, "corruption"), _column(some, "rank"), color=colour, label=label)
+        axes.plot(
+            _column(hybrid, "corruption"),
+            _column(hybrid, "rank"),
+            color="#000000",
+            linestyle="--",
+            label="hybrid, every V",
+        )
+        axes.set_xlabel(r"identity corruption $\rho$")
+        axes.set_ylabel("rank degradation $r$")
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_ylim(0, 0.52)
+        axes.legend(frameon=False)
+    return figure
+
+
+def embeddings(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Learned vectors and random ones of the same mean and variance: the same dissonance."""
+    with matplotlib.rc_context(_STYLE):
+        figure, (left, right) = _several(2, (8.4, 3.6))
+        for size, colour in zip(_distinct(rows, "vocab_size"), COLOURS, strict=False):
+            for kind, line in (("learned", "-"), ("random", ":")):
+                some = _of(rows, vocab_size=size, kind=kind)
+                sigma = _distinct(some, "sigma")
+                for axes, key in ((left, "corruption_simulated"), (right, "rank")):
+                    means = [sum(v := _column(_of(some, sigma=s), key)) / len(v) for s in sigma]
+                    label = f"V = {size:,}" if kind == "learned" else None
+                    axes.plot(sigma, means, color=colour, linestyle=line, label=label)
+        for axes, label in ((left, r"identity corruption $\rho$ (simulated)"), (right, "rank degradation $r$")):
+            axes.set_xscale("log")
+            axes.set_xlabel(r"noise $\sigma$ / mean length of a vector")
+            axes.set_ylabel(label)
+        left.legend(frameon=False, loc="upper left")
+        right.annotate(
+            f"{rows[0]['table']}\nsolid: learned\ndotted: random",
+            (0.05, 0.75),
+            xycoords="axes fraction",
+            color="#444444",
+        )
+    return figure
+
+
+def schedule(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """What a checkpoint's schedule does to the positions of a text."""
+    with matplotlib.rc_context(_STYLE):
+        figure, (left, right) = _several(2, (8.4, 3.4))
+        t = _column(rows, "t")
+        left.plot(t, _column(rows, "identifiable"), color=COLOURS[0], label="identifiable")
+        left.plot(t, _column(rows, "open"), color=COLOURS[1], linestyle="--", label="noisy")
+        left.plot(t, _column(rows, "corruption_of_noise"), color=COLOURS[2], linestyle=":", label=r"$\rho$ where noisy")
+        right.plot(t, _column(rows, "rank_of_schedule"), color=COLOURS[0], label="as the schedule says")
+        right.plot(t, _column(rows, "rank_of_network"), color=COLOURS[1], linestyle="--", label="as the network sees")
+        left.set_ylabel("share of positions")
+        right.set_ylabel("rank degradation $r$")
+        left.set_ylim(-0.02, 1.02)
+        right.set_ylim(0, 0.52)
+        for axes in (left, right):
+            axes.set_xlabel("time $t$ (0 data, 1 noise)")
+        left.legend(frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncol=3)
+        right.legend(frameon=False, loc="upper left")
+    return figure

@@ -1,4 +1,5 @@
-"""The Triton kernels, run by Triton's interpreter: the same programs as on a GPU, on any machine with Triton.
+"""The Triton kernels, run by Triton's interpreter: the same programs as on a GPU, on any machine with Triton. And on a
+GPU, where there is one.
 
 In a process of their own, because the interpreter is chosen when Triton is imported, and without the type-checking
 import hook, which Triton's parser does not understand.
@@ -10,20 +11,26 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+everywhere = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs Triton, which is for Linux")
 
 _START = """
+import sys
 import torch
 from torch.nn import functional as F
 from candi.nets import kernels
 torch.manual_seed(0)
+torch.set_default_device(sys.argv[1])
 """
 
 
-def _run(program: str) -> None:
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", _START + program], env=environment, capture_output=True, text=True)
+def _run(program: str, device: str) -> None:
+    environment = os.environ | ({"TRITON_INTERPRET": "1"} if device == "cpu" else {})
+    command = [sys.executable, "-c", _START + program, device]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -37,7 +44,8 @@ def cases():
 """
 
 
-def test_normaliser_is_that_of_dense_float64():
+@everywhere
+def test_normaliser_is_that_of_dense_float64(device):
     _run(
         _CASES
         + """
@@ -45,11 +53,13 @@ for rows, weight, bias, scale, logits in cases():
     for by_part in (False, True):
         found = kernels.sums(rows, weight, bias, scale, by_part).normaliser()
         torch.testing.assert_close(found.double(), torch.logsumexp(logits, -1), rtol=1e-5, atol=1e-5)
-"""
+""",
+        device,
     )
 
 
-def test_draws_are_those_of_dense_float64():
+@everywhere
+def test_draws_are_those_of_dense_float64(device):
     """The drawn token's interval of the cumulative distribution holds u, up to what float32 logits can move it."""
     _run(
         _CASES
@@ -63,11 +73,13 @@ for rows, weight, bias, scale, logits in cases():
         below = cumulative.gather(-1, drawn[:, None])[:, 0]
         above = cumulative.gather(-1, drawn[:, None] + 1)[:, 0]
         assert (below - 2e-6 <= uniform).all() and (uniform <= above + 2e-6).all()
-"""
+""",
+        device,
     )
 
 
-def test_draws_follow_the_probabilities_down_to_one_in_a_billion():
+@everywhere
+def test_draws_follow_the_probabilities_down_to_one_in_a_billion(device):
     """The tail test of the methods: chi-square of 1,200 draws with random numbers from the last 2e-6 of the interval;
     tolerance the 0.9999 quantile with 3 degrees of freedom (tokens of 1e-8 and less are counted together)."""
     _run(
@@ -75,18 +87,20 @@ def test_draws_follow_the_probabilities_down_to_one_in_a_billion():
 tail = torch.tensor([1e-6, 1e-7, 1e-8, 1e-9, 1e-9], dtype=torch.float64)
 logits = torch.cat([(1 - tail.sum())[None], tail]).log()
 n, window = 1200, 2e-6
-random = torch.Generator().manual_seed(0)
+random = torch.Generator(sys.argv[1]).manual_seed(0)
 uniform = 1 - window * (1 - torch.rand(n, dtype=torch.float64, generator=random))
 drawn = kernels.draw(torch.zeros(n, 8), torch.zeros(6, 8), logits.float(), uniform)
 expected = n * torch.cat([(window - tail.sum())[None], tail]) / window
 seen = torch.bincount(drawn, minlength=6).double()
 expected, seen = (torch.cat([x[:3], x[3:].sum()[None]]) for x in (expected, seen))
 assert float(((seen - expected).square() / expected).sum()) < 21.1, seen
-"""
+""",
+        device,
     )
 
 
-def test_softmax_is_softmax():
+@everywhere
+def test_softmax_is_softmax(device):
     _run(
         """
 for size in (3, 5000, 9000):
@@ -95,16 +109,19 @@ for size in (3, 5000, 9000):
     expected = torch.softmax(logits.double() * 0.7, -1)
     kernels.softmax_(logits, 0.7)
     torch.testing.assert_close(logits.double(), expected, rtol=1e-4, atol=1e-9)
-"""
+""",
+        device,
     )
 
 
-def test_slope_is_softmax_minus_target():
+@everywhere
+def test_slope_is_softmax_minus_target(device):
     _run(
         """
 logits, targets, upstream = torch.randn(7, 5000), torch.randint(5000, (7,)), torch.randn(7)
 expected = (torch.softmax(logits, -1) - F.one_hot(targets, 5000)) * upstream[:, None]
 kernels.slope_(logits, torch.logsumexp(logits, -1), targets, upstream)
 torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-6)
-"""
+""",
+        device,
     )

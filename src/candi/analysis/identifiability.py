@@ -1,33 +1,251 @@
-"""Token identifiability: what Gaussian noise does to the identity of a token."""
+"""Token identifiability: what Gaussian noise does to the identity of a token.
+
+Two measures. Discrete identity corruption rho: the chance that *some* wrong token is closest to the noisy vector.
+Continuous rank degradation r: the chance that *a given* wrong token is closer than the right one. rho grows with the
+vocabulary, r does not; where both must be moderate at once, continuous diffusion on a large vocabulary has no place to
+stand (temporal dissonance).
+
+Everything is computed in float64 and is differentiable in sigma. Shapes broadcast; a float is as good as a tensor.
+"""
 
 import math
+from collections.abc import Callable
+from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-_NODES = torch.linspace(-12, 12, 2401, dtype=torch.float64)  # trapezoid on a Gaussian weight: exact to rounding
+from candi import schedules
+from candi.errors import UserError, unknown
+
+Measure = Literal["dot", "l2"]
+Values = Tensor | float
+
+# Trapezoid on a Gaussian weight: exact to rounding. Far to the left, because small noise fails there if anywhere.
+_NODES = torch.linspace(-38, 12, 5001, dtype=torch.float64)
 _WEIGHTS = torch.exp(-_NODES.square() / 2) * (_NODES[1] - _NODES[0]) / math.sqrt(2 * math.pi)
+_ROWS = 2**22  # numbers held at once, per token or noise level that is asked for
 
 
-def corruption(sigma: Float[Tensor, "N"], vocab_size: int) -> Float[Tensor, "N"]:
+def rank(sigma: Values) -> Float[Tensor, "*N"]:
+    """r(sigma) = Phi(-1/(sigma sqrt 2)): a given wrong one-hot entry beats the right one. The same for every V."""
+    return _phi(-1 / (_positive(sigma) * math.sqrt(2)))
+
+
+def sigma_of_rank(rank: Values) -> Float[Tensor, "*N"]:
+    """sigma(r) = -1/(sqrt 2 Phi^-1(r)), 0 < r < 1/2."""
+    value = _double(rank)
+    if not bool(((value > 0) & (value < 0.5)).all()):
+        raise UserError("A rank degradation must lie in (0, 1/2): at 1/2 nothing of the token is left.")
+    return schedules.sigma_of_rank(value)
+
+
+def corruption(sigma: Values, vocab_size: int) -> Float[Tensor, "*N"]:
     """rho = 1 - E_u[Phi(u + 1/sigma)^(V-1)], integrated as -expm1 so that a tiny rho is still right."""
-    nodes, weights = _NODES.to(sigma.device), _WEIGHTS.to(sigma.device)
-    log_wins = (vocab_size - 1) * torch.special.log_ndtr(nodes + 1 / sigma.double()[:, None])
+    return (_WEIGHTS.to(_double(sigma).device) * -torch.expm1(_log_wins(sigma, vocab_size))).sum(-1)
+
+
+def survival(sigma: Values, vocab_size: int) -> Float[Tensor, "*N"]:
+    """1 - rho = E_u[Phi(u + 1/sigma)^(V-1)]: the chance that the noisy one-hot vector is still largest at its token."""
+    return (_WEIGHTS.to(_double(sigma).device) * _log_wins(sigma, vocab_size).exp()).sum(-1)
+
+
+def survival_slope(sigma: Values, vocab_size: int) -> Float[Tensor, "*N"]:
+    """d(1 - rho)/dsigma = -(V-1)/sigma^2 E_u[Phi(u + 1/sigma)^(V-2) phi(u + 1/sigma)]."""
+    _at_least_two(vocab_size)
+    sigma = _positive(sigma)
+    shifted = _NODES.to(sigma.device) + 1 / sigma[..., None]
+    log_density = -shifted.square() / 2 - math.log(2 * math.pi) / 2
+    log_terms = (vocab_size - 2) * torch.special.log_ndtr(shifted) + log_density
+    return -(vocab_size - 1) / sigma.square() * (_WEIGHTS.to(sigma.device) * log_terms.exp()).sum(-1)
+
+
+def _log_wins(sigma: Values, vocab_size: int) -> Float[Tensor, "*N nodes"]:
+    """(V - 1) log Phi(u + 1/sigma): all wrong entries stay below, given the noise u of the right one."""
+    _at_least_two(vocab_size)
+    sigma = _positive(sigma)
+    return (vocab_size - 1) * torch.special.log_ndtr(_NODES.to(sigma.device) + 1 / sigma[..., None])
+
+
+def sigma_of_corruption(corruption: Values, vocab_size: int) -> Float[Tensor, "*N"]:
+    """The noise at which rho is reached, 0 < rho < 1 - 1/V: bisection in log sigma, then one step of Newton's, which
+
+    also carries the gradient 1/rho'(sigma).
+    """
+    _at_least_two(vocab_size)
+    rho = _double(corruption)
+    if not bool(((rho > 0) & (rho < 1 - 1 / vocab_size)).all()):
+        raise UserError(f"An identity corruption must lie in (0, 1 - 1/V) = (0, {1 - 1 / vocab_size:.6g}).")
+    with torch.no_grad():
+        low, high = torch.full_like(rho, math.log(1e-2)), torch.full_like(rho, math.log(1e9))
+        for _ in range(100):
+            middle = (low + high) / 2
+            above = _corruption(middle.exp(), vocab_size) > rho
+            low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+        sigma = ((low + high) / 2).exp()
+        missed, slope = _corruption(sigma, vocab_size), -survival_slope(sigma, vocab_size)
+    return sigma + (rho - missed) / slope
+
+
+_corruption = corruption  # under a name that an argument does not hide
+
+
+def corruption_from(
+    values: Float[Tensor, "... V"], tokens: Int[Tensor, "..."], sigma_from: Values, sigma_to: Values
+) -> Float[Tensor, "..."]:
+    """rho of a state that is noisy already: values x at noise sigma_from, carried on to sigma_to.
+
+    1 - E_u[prod_{j != i} Phi(u + (x_i - x_j)/s)] with the *added* variance s^2 = sigma_to^2 - sigma_from^2.
+    """
+    start, end = _double(sigma_from), _positive(sigma_to)
+    if not bool(((start >= 0) & (start < end)).all()):
+        raise UserError("Noise can only be added: sigma_from must be at least 0 and below sigma_to.")
+    if values.shape[:-1] != tokens.shape:
+        raise UserError(f"The values {list(values.shape)} do not fit the tokens {list(tokens.shape)}.")
+    added = (end.square() - start.square()).sqrt().to(values.device)
+    x = values.double()
+    margin = (x.gather(-1, tokens[..., None]) - x) / added.expand(tokens.shape)[..., None]
+    # the token itself wins for sure
+    margin = margin.scatter(-1, tokens[..., None], torch.inf)
+    nodes, weights = _NODES[::5].to(x.device), 5 * _WEIGHTS[::5].to(x.device)
+    log_wins = torch.zeros(*tokens.shape, len(nodes), dtype=torch.float64, device=x.device)
+    for part in margin.split(max(1, _ROWS // len(nodes)), dim=-1):
+        log_wins = log_wins + torch.special.log_ndtr(nodes[:, None] + part[..., None, :]).sum(-1)
     return (weights * -torch.expm1(log_wins)).sum(-1)
 
 
-def survival(sigma: Float[Tensor, "N"], vocab_size: int) -> Float[Tensor, "N"]:
-    """1 - rho = E_u[Phi(u + 1/sigma)^(V-1)]: the chance that the noisy one-hot vector is still largest at its token."""
-    nodes, weights = _NODES.to(sigma.device), _WEIGHTS.to(sigma.device)
-    log_wins = (vocab_size - 1) * torch.special.log_ndtr(nodes + 1 / sigma.double()[:, None])
-    return (weights * log_wins.exp()).sum(-1)
+def win_rate(
+    table: Float[Tensor, "V D"],
+    i: Int[Tensor, "..."] | int,
+    j: Int[Tensor, "..."] | int,
+    sigma: Values,
+    measure: Measure = "dot",
+) -> Float[Tensor, "..."]:
+    """omega: the chance that token i, with isotropic noise on its vector, still looks more like i than like j.
+
+    dot: Phi((|w_i|^2 - w_i.w_j)/(sigma |w_i - w_j|)); l2: Phi(|w_i - w_j|/(2 sigma)). The same for equal norms.
+    (The paper prints the first with a minus sign and a squared norm; simulation says this.)
+    """
+    return _phi(_margin(table.double()[i], table.double()[j], measure) / _positive(sigma))
 
 
-def survival_slope(sigma: Float[Tensor, "N"], vocab_size: int) -> Float[Tensor, "N"]:
-    """d(1 - rho)/dsigma = -(V-1)/sigma^2 E_u[Phi(u + 1/sigma)^(V-2) phi(u + 1/sigma)]."""
-    nodes, weights = _NODES.to(sigma.device), _WEIGHTS.to(sigma.device)
-    shifted = nodes + 1 / sigma.double()[:, None]
-    log_density = -shifted.square() / 2 - math.log(2 * math.pi) / 2
-    log_terms = (vocab_size - 2) * torch.special.log_ndtr(shifted) + log_density
-    return -(vocab_size - 1) / sigma.double().square() * (weights * log_terms.exp()).sum(-1)
+def _margin(own: Float[Tensor, "... D"], other: Float[Tensor, "... D"], measure: Measure) -> Float[Tensor, "..."]:
+    """What the win rate is Phi of, at sigma = 1; infinite for a token against itself."""
+    if measure not in ("dot", "l2"):
+        raise unknown("measure", measure, ("dot", "l2"))
+    distance = (own - other).norm(dim=-1)
+    top = (own * (own - other)).sum(-1) if measure == "dot" else distance.square() / 2
+    return torch.where(distance > 0, top / distance, torch.inf)
+
+
+def rank_embedding(
+    table: Float[Tensor, "V D"], tokens: Int[Tensor, "N"], sigma: Float[Tensor, "S"], measure: Measure = "dot"
+) -> Float[Tensor, "S N"]:
+    """r_omega(i) = mean over j != i of 1 - omega(i, j)."""
+    beaten = _over_others(table, tokens, sigma, measure, lambda margin: _phi(-margin))
+    return beaten / (len(table) - 1)
+
+
+def corruption_embedding(
+    table: Float[Tensor, "V D"],
+    tokens: Int[Tensor, "N"],
+    sigma: Float[Tensor, "S"],
+    form: Literal["product", "simulated"],
+    measure: Measure = "dot",
+    draws: int = 1000,
+    seed: int = 0,
+) -> Float[Tensor, "S N"]:
+    """rho_omega(i), in one of two forms that are not the same number.
+
+    product: 1 - prod_{j != i} omega(i, j), as if the comparisons were independent. They share their noise: this is no
+    identity; where the differences w_j - w_i correlate positively, as among one-hot vectors, it is an upper bound.
+    simulated: the share of `draws` noisy vectors that look more like some other token: the truth, up to chance.
+    """
+    if form == "product":
+        return -torch.expm1(_over_others(table, tokens, sigma, measure, torch.special.log_ndtr))
+    if form == "simulated":
+        from candi.analysis.simulate import simulate_table
+
+        return simulate_table(table, tokens, sigma, draws, measure, seed).corruption
+    raise unknown("form", form, ("product", "simulated"))
+
+
+def network_rank(
+    table: Float[Tensor, "V D"],
+    sigma: Float[Tensor, "S"],
+    space: Literal["onehot", "projected", "embedding"],
+    tokens: Int[Tensor, "N"] | None = None,
+) -> Float[Tensor, "S N"]:
+    """The rank degradation that the network sees: after the projection by W, by the best test there is.
+
+    It sees y = w_i + sigma n with n ~ N(0, G), G = W^T W for noise on one-hot vectors and the identity for noise on the
+    vectors themselves. The likelihood ratio tells i from j with chance Phi(m/(2 sigma)), m^2 = d^T G^-1 d for
+    d = w_i - w_j, so this is mean_j Phi(-m_ij/(2 sigma)): exact for the table. For V <= D and one-hot noise m = sqrt 2
+    and it is `rank(sigma)`; for V >> D it leaves m^2 = 2 D/V on average, and the network sees far less than r says.
+    """
+    if space not in ("onehot", "projected", "embedding"):
+        raise unknown("space", space, ("onehot", "projected", "embedding"))
+    points = _table(table)
+    if space != "embedding":
+        values, vectors = torch.linalg.eigh(points.T @ points)
+        kept = values > 1e-10 * values.max()
+        points = (points @ vectors[:, kept]) * values[kept].rsqrt()
+    chosen = torch.arange(len(table), device=table.device) if tokens is None else tokens
+    beaten = _over_others(points, chosen, sigma, "l2", lambda margin: _phi(-margin))
+    return beaten / (len(table) - 1)
+
+
+def _over_others(
+    table: Tensor, tokens: Tensor, sigma: Tensor, measure: Measure, function: Callable[[Tensor], Tensor]
+) -> Float[Tensor, "S N"]:
+    """sum over j != i of function(margin_ij/sigma) [S, N], a part of the pairs at a time."""
+    points, noise = _table(table), _positive(sigma)
+    _fit(points, tokens)
+    norms = points.square().sum(-1)
+    rows = max(1, _ROWS // len(points))
+    sums = []
+    for chosen in tokens.split(rows):
+        own = points[chosen]
+        product = own @ points.T
+        squared = (norms[chosen][:, None] + norms - 2 * product).clamp(min=0)
+        squared = squared.scatter(-1, chosen[:, None], 1.0)  # any number: the token itself does not count
+        distance = squared.sqrt()
+        if measure not in ("dot", "l2"):
+            raise unknown("measure", measure, ("dot", "l2"))
+        margin = (norms[chosen][:, None] - product) / distance if measure == "dot" else distance / 2
+        others = torch.ones_like(margin).scatter(-1, chosen[:, None], 0.0)
+        sums.append(torch.stack([(function(margin / s) * others).sum(-1) for s in noise]))
+    return torch.cat(sums, -1)
+
+
+def _phi(x: Tensor) -> Tensor:
+    """Phi. torch's own ndtr loses the lower tail: it is made of 1 + erf."""
+    return torch.special.erfc(-x / math.sqrt(2)) / 2
+
+
+def _table(table: Tensor) -> Tensor:
+    if table.dim() != 2 or len(table) < 2:
+        raise UserError(f"A table of token vectors has shape [V, D] with V at least 2, not {list(table.shape)}.")
+    return table.double()
+
+
+def _fit(table: Tensor, tokens: Tensor) -> None:
+    if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < len(table):
+        raise UserError(f"The tokens do not fit a table of {len(table)} vectors.")
+
+
+def _double(value: Values) -> Tensor:
+    return torch.as_tensor(value, dtype=torch.float64)
+
+
+def _positive(sigma: Values) -> Tensor:
+    value = _double(sigma)
+    if not bool((value > 0).all()):
+        raise UserError("Noise sigma must be above 0.")
+    return value
+
+
+def _at_least_two(vocab_size: int) -> None:
+    if vocab_size < 2:
+        raise UserError(f"A vocabulary needs at least 2 tokens, not {vocab_size}.")

@@ -1,11 +1,12 @@
 """Times and peaks of memory, on whatever device there is."""
 
+import ctypes
 import gc
 import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,16 @@ def rate(call: Callable[[], object], device: torch.device, calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
+@contextmanager
+def fresh() -> Iterator[None]:
+    """Nothing of this row in the way of the next."""
+    yield
+    gc.collect()
+    torch._dynamo.reset()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
@@ -69,6 +80,8 @@ def _peak(device: torch.device) -> Iterator[Callable[[], int]]:
     if not refs.exists():
         yield lambda: 0
         return
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)  # what earlier calls have freed goes back to the system first
     refs.write_text("5")  # the peak starts anew
     before = _kilobytes(status, "VmRSS")
     yield lambda: max(0, _kilobytes(status, "VmHWM") - before) * 1024

@@ -1,14 +1,15 @@
 """What was measured: a table for the eye, JSON for the rest. Written anew after every row, so nothing is lost."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from candi.benchmark.measure import Measured
+from candi.benchmark.measure import Measured, machine
+from candi.benchmark.settings import BenchSettings
 from candi.training.run import write_text
 
 _SHOWN = {
@@ -26,6 +27,12 @@ class Report:
     settings: dict[str, Any]
     rows: list[dict[str, Any]] = field(default_factory=list)
     findings: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: BenchSettings) -> "Report":
+        given = {"dtype": str(settings.dtype).removeprefix("torch."), "compiled": settings.compiled}
+        sizes = {**asdict(settings.trunk), "length": settings.length, "vocab_size": settings.vocab_size}
+        return cls(settings.out, machine(settings.target), given | sizes)
 
     def __post_init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)

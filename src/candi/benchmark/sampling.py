@@ -1,11 +1,8 @@
 """Sampling: ours against the plain reference, CANDI against MDLM, diffusion against a transformer with a KV cache."""
 
 import dataclasses
-import gc
 import importlib.util
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -14,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from candi import plots
-from candi.benchmark.measure import Measured, machine, matmul_rate, measure
+from candi.benchmark.measure import Measured, fresh, matmul_rate, measure
 from candi.benchmark.profile import shares
 from candi.benchmark.reference import Plain
 from candi.benchmark.report import Report
@@ -27,7 +24,6 @@ from candi.rng import Rng
 from candi.sampling.engine import Engine
 from candi.sampling.walk import Denoise, stepper, walk
 
-_VOCABULARIES = (27, 512, 4096, 50_257, 256_000)
 _KINDS: dict[str, tuple[str, dict[str, str]]] = {
     "candi, approximate": ("candi", {"inference": "approximate"}),
     "candi, exact": ("candi", {"inference": "exact"}),
@@ -37,12 +33,7 @@ _KINDS: dict[str, tuple[str, dict[str, str]]] = {
 
 def bench_sample(settings: BenchSettings) -> Report:
     device = settings.target
-    given = {"dtype": str(settings.dtype).removeprefix("torch."), "compiled": settings.compiled}
-    report = Report(
-        settings.out,
-        machine(device),
-        {**given, **dataclasses.asdict(settings.trunk), "length": settings.length, "vocab_size": settings.vocab_size},
-    )
+    report = Report.of(settings)
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
     report.find("matrix product, TFLOP/s", matmul_rate(device, settings.dtype) / 1e12)
@@ -95,7 +86,7 @@ class Sampler:
 def _compare(settings: BenchSettings, report: Report, batch: int) -> None:
     device, found = settings.target, {}
     for method in ("candi", "mdlm"):
-        with _fresh():
+        with fresh():
             sampler = Sampler(
                 settings.trunk, settings.vocab_size, settings.length, batch, device, method, settings.compiled
             )
@@ -127,7 +118,7 @@ def _long(settings: BenchSettings, report: Report, batch: int) -> None:
     method, options = _KINDS[kind]
     counts = [steps for steps in (256, 512, 1024) if steps <= settings.most_steps]
     if counts:
-        with _fresh():
+        with fresh():
             sizes = settings.trunk, settings.vocab_size, settings.length, batch, settings.target
             sampler = Sampler(*sizes, method, settings.compiled)
             sampler(1, **options)
@@ -146,7 +137,7 @@ def _plain(settings: BenchSettings, report: Report, batch: int) -> None:
     device, batch = settings.target, max(1, batch // 4)
     ours = {row["kind"]: row["tokens_per_second"] for row in report.rows if row.get("steps") == 16}
     for exact in (False, True):
-        with _fresh():
+        with fresh():
             torch.manual_seed(0)
             model = Plain(settings.vocab_size, dataclasses.replace(settings.trunk, dropout=0.0)).to(device).eval()
 
@@ -175,7 +166,7 @@ def _cached(settings: BenchSettings, report: Report, batch: int) -> None:
         vocab_size=settings.vocab_size, n_positions=settings.length, n_embd=trunk.width, n_layer=trunk.blocks,
         n_head=trunk.heads, bos_token_id=0, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
-    with _fresh():
+    with fresh():
         model = GPT2LMHeadModel(config).to(device, settings.dtype).eval()
         start = torch.zeros(batch, 1, dtype=torch.long, device=device)
 
@@ -195,23 +186,10 @@ def _cached(settings: BenchSettings, report: Report, batch: int) -> None:
 def _growth(settings: BenchSettings, report: Report, batch: int) -> None:
     """Eight approximate steps, not compiled: so that every size takes seconds."""
     batch = max(2, batch // 4)
-    here = settings.vocab_size, settings.length, batch
-    grid = [(v, here[1], here[2]) for v in _VOCABULARIES]
-    grid += [(here[0], here[1] * k // 4, here[2]) for k in (1, 2, 4, 8)]
-    grid += [(here[0], here[1], max(1, here[2] * k // 8)) for k in (1, 4, 8, 16)]
-    for vocab_size, length, size in dict.fromkeys(grid):
-        with _fresh():
+    for vocab_size, length, size in settings.grown(batch):
+        with fresh():
             sampler = Sampler(settings.trunk, vocab_size, length, size, settings.target, "candi", False)
             measured = measure(partial(sampler, 8, inference="approximate"), settings.target, 2, warm_up=1)
             report.add(
                 f"growth: V {vocab_size:,}, length {length}, batch {size}", measured, sampler.tokens, **sampler.sizes
             )
-
-
-@contextmanager
-def _fresh() -> Iterator[None]:
-    yield
-    gc.collect()
-    torch._dynamo.reset()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

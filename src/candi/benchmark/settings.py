@@ -16,7 +16,7 @@ class BenchSettings:
 
     Args:
         out: JSON file for the results; the figure is drawn beside it.
-        size: paper (12 blocks, 768 wide, length 1,024), small (6 blocks, 256 wide, length 128) or toy; auto is paper
+        size: paper (12 blocks, 768 wide, length 1,024), small (4 blocks, 64 wide, length 128) or toy; auto is paper
             on a GPU and small on a CPU.
         vocab_size: Tokens in the vocabulary.
         batch: Sequences at once; by default what the size is usually run with.
@@ -60,7 +60,7 @@ class BenchSettings:
     def trunk(self) -> TrunkSettings:
         if self.scale == "paper":
             return TrunkSettings(width=768, blocks=12, heads=12, dropout=0.1)
-        return TrunkSettings(width=256, blocks=6, heads=4) if self.scale == "small" else TrunkSettings(32, 2, 2)
+        return TrunkSettings(width=64, blocks=4, heads=2) if self.scale == "small" else TrunkSettings(32, 2, 2)
 
     @property
     def length(self) -> int:
@@ -73,6 +73,14 @@ class BenchSettings:
     @property
     def dtype(self) -> torch.dtype:
         return torch.bfloat16 if self.target.type == "cuda" else torch.float32
+
+    def grown(self, batch: int) -> list[tuple[int, int, int]]:
+        """(vocabulary, length, batch): one of them smaller or larger at a time."""
+        size, length = self.vocab_size, self.length
+        grid = [(v, length, batch) for v in (27, 512, 4096, 50_257, 256_000)]
+        grid += [(size, length * k // 4, batch) for k in (1, 2, 4, 8)]
+        grid += [(size, length, max(1, batch * k // 8)) for k in (1, 4, 8, 16)]
+        return list(dict.fromkeys(grid))
 
     def batches(self, *usual: int) -> tuple[int, ...]:
         return usual if self.batch is None else (self.batch,)

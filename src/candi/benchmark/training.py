@@ -1,11 +1,10 @@
 """The training step: ours against the plain reference, CANDI against MDLM, one idea at a time, and how it grows."""
 
 import dataclasses
-import gc
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,7 +15,7 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
-from candi.benchmark.measure import Measured, machine, matmul_rate, measure, rate
+from candi.benchmark.measure import Measured, fresh, matmul_rate, measure, rate
 from candi.benchmark.profile import shares
 from candi.benchmark.reference import Plain, PlainTraining
 from candi.benchmark.report import Report
@@ -33,18 +32,10 @@ from candi.training.feed import Feed
 from candi.training.learner import Learner
 from candi.training.settings import TrainSettings
 
-_VOCABULARIES = (27, 512, 4096, 50_257, 256_000)
-
 
 def bench_train(settings: BenchSettings) -> Report:
-    device = settings.target
-    given = {"dtype": str(settings.dtype).removeprefix("torch."), "compiled": settings.compiled}
-    report = Report(
-        settings.out,
-        machine(device),
-        {**given, **dataclasses.asdict(settings.trunk), "length": settings.length, "vocab_size": settings.vocab_size},
-    )
-    peak = matmul_rate(device, settings.dtype)
+    report = Report.of(settings)
+    peak = matmul_rate(settings.target, settings.dtype)
     report.find("matrix product, TFLOP/s", peak / 1e12)
     usual = {"paper": (16, 128), "small": (8,), "toy": (2,)}[settings.scale]
     for batch in settings.batches(*usual):
@@ -122,7 +113,7 @@ def model_flops(trunk: TrunkSettings, vocab_size: int, length: int, open_share: 
 def _methods(settings: BenchSettings, report: Report, batch: int, peak: float) -> None:
     paces = {}
     for method in ("candi", "mdlm"):
-        with _fresh():
+        with fresh():
             trainer = Trainer(
                 settings.trunk, settings.vocab_size, settings.length, batch, settings.target, method,
                 compile=settings.compiled,
@@ -158,7 +149,7 @@ def _quietness(trainer: Trainer, report: Report, batch: int) -> None:
 
 def _gram(settings: BenchSettings, report: Report, batch: int) -> None:
     """What noise with the covariance W^T W costs above isotropic noise: the factor, its gradient and two products."""
-    with _fresh():
+    with fresh():
         trainer = Trainer(
             settings.trunk, settings.vocab_size, settings.length, batch, settings.target,
             options=CandiSettings(space="projected"), compile=settings.compiled,
@@ -180,7 +171,7 @@ def _factored(trainer: Trainer) -> None:
 
 def _plain(settings: BenchSettings, report: Report, batch: int) -> None:
     device = settings.target
-    with _fresh():
+    with fresh():
         torch.manual_seed(0)
         training = PlainTraining(Plain(settings.vocab_size, settings.trunk).to(device), device.type == "cuda")
         x0 = torch.randint(settings.vocab_size, (batch, settings.length), device=device)
@@ -212,7 +203,7 @@ def _ablation(settings: BenchSettings, report: Report, batch: int) -> None:
         ideas["torch's linear_cross_entropy"] = (_torchs, {})
     whole = next(row for row in report.rows if row["what"] == f"candi, batch {batch}")
     for name, (change, other) in ideas.items():
-        with _fresh(), ExitStack() as changes:
+        with fresh(), ExitStack() as changes:
             change(changes)
             options: dict[str, Any] = {"compile": settings.compiled} | other
             try:
@@ -231,13 +222,9 @@ def _ablation(settings: BenchSettings, report: Report, batch: int) -> None:
 def _growth(settings: BenchSettings, report: Report, batch: int) -> None:
     """Not compiled, without dropout: so that every size takes seconds."""
     trunk = dataclasses.replace(settings.trunk, dropout=0.0)
-    here = settings.vocab_size, settings.length, batch
-    grid = [(v, here[1], here[2]) for v in _VOCABULARIES]
-    grid += [(here[0], here[1] * k // 4, here[2]) for k in (1, 2, 4, 8)]
-    grid += [(here[0], here[1], max(1, here[2] * k // 8)) for k in (1, 4, 8, 16)]
     grown = []
-    for vocab_size, length, size in dict.fromkeys(grid):
-        with _fresh():
+    for vocab_size, length, size in settings.grown(batch):
+        with fresh():
             trainer = Trainer(trunk, vocab_size, length, size, settings.target)
             parameters = sum(p.numel() for p in trainer.learner.parameters)
             measured = timed(trainer, 2)
@@ -245,20 +232,10 @@ def _growth(settings: BenchSettings, report: Report, batch: int) -> None:
                 f"growth: V {vocab_size:,}, length {length}, batch {size}", measured, trainer.tokens,
                 parameters=parameters, **trainer.sizes,
             )  # fmt: skip
-            if (length, size) == here[1:]:
+            if (length, size) == (settings.length, batch):
                 grown.append(row)
     slope = np.polyfit([r["parameters"] for r in grown], [1e9 * r["memory_gb"] for r in grown], 1)
     report.find("bytes of memory for each parameter that a larger vocabulary adds", float(slope[0]))
-
-
-@contextmanager
-def _fresh() -> Iterator[None]:
-    """Nothing of an earlier row in the way of this one."""
-    yield
-    gc.collect()
-    torch._dynamo.reset()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def _nothing(changes: ExitStack) -> None:

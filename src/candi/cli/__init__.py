@@ -13,6 +13,7 @@ COMMANDS = {
     "sample": "write samples of a trained model",
     "evaluate": "bits per token of a text under a model",
     "bench": "how fast training and sampling are here",
+    "analyse": "token identifiability: figures, and what a run's noise does",
 }
 
 

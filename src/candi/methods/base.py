@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from candi.codebook import Codebook
 from candi.nets.prediction import Prediction
 from candi.rng import Rng
-from candi.schedules import times
+from candi.schedules import Schedule, times
+from candi.spaces import Space
 from candi.state import State
 from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
 
@@ -69,6 +70,10 @@ class Method(nn.Module, ABC):
     def open_share(self, t: Times) -> Times:
         """The chance of a position to be open after `corrupt` to time t, each by itself."""
         return torch.ones_like(t)
+
+    def gaussian(self) -> tuple[Space, Schedule] | None:
+        """Where its Gaussian noise lives and how it grows, of a method that has some."""
+        return None
 
     def weights_changed(self) -> None:
         """Forget what was computed from the weights."""

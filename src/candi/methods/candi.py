@@ -99,6 +99,9 @@ class CANDI(Method):
         values = moved(state, target, s, self.space, self.sigma, solver or self.solver, rng)
         return State(s, known, torch.where(revealed, drawn, state.tokens), values)
 
+    def gaussian(self) -> tuple[Space, Schedule]:
+        return self.space, self.sigma
+
     def weights_changed(self) -> None:
         self.space.weights_changed()
 

@@ -77,6 +77,9 @@ class Continuous(Method):
         values = moved(state, target, s, self.space, self.sigma, solver or self.solver, rng)
         return State(s, state.known | (s <= 0)[:, None], state.tokens.where(state.known, drawn), values)
 
+    def gaussian(self) -> tuple[Space, Schedule]:
+        return self.space, self.sigma
+
     def weights_changed(self) -> None:
         self.space.weights_changed()
 

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+_TRITON = importlib.util.find_spec("triton") is not None
 _EVEN = 64  # columns: tensor cores read rows of 16 bytes, and GPT-2's 50,257 columns would not be
 
 
@@ -28,7 +29,7 @@ def linear_nll(
 
 def fused(rows: Tensor) -> bool:
     """Whether the kernels do it: 16-bit features on a GPU for which there is Triton."""
-    return rows.is_cuda and rows.dtype.itemsize == 2 and importlib.util.find_spec("triton") is not None
+    return rows.is_cuda and rows.dtype.itemsize == 2 and _TRITON
 
 
 def aligned(weight: Float[Tensor, "V F"], bias: Float[Tensor, "V"]) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ def adamw(parameters: Iterable[nn.Parameter], settings: TrainSettings, device: t
         lr=settings.learning_rate,
         betas=(settings.beta1, settings.beta2),
         weight_decay=settings.weight_decay,
-        fused=device.type == "cuda",
+        fused=device.type in ("cuda", "cpu"),  # one pass over the weights
     )
 
 

@@ -1,0 +1,142 @@
+"""Write docs/performance.md from the results under benchmarks/: python docs/performance.py"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks"
+
+_IDEAS = {
+    "head at every position": "The head runs at open positions only",
+    "dense cross-entropy": "Linear layer and cross-entropy in one, logits made again in the backward pass",
+    "vocabulary of odd size": "Vocabulary padded to a multiple of 64 with tokens of probability 0",
+    "no kernels of our own": "Sums over the vocabulary and their gradient in Triton",
+    "counting open positions": "Fixed room for open positions: nobody waits for the device to count",
+    "trunk not compiled": "Embedding and trunk compiled",
+    "optimizer parameter by parameter": "AdamW in one pass over the weights",
+    "repeatable to the bit": "Not asking for the same bits in every run (`--deterministic false`)",
+    "torch's linear_cross_entropy": "Our linear + cross-entropy instead of torch's own",
+}
+
+
+def page() -> str:
+    found = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
+    parts = [_HEAD]
+    for name, result in found.items():
+        parts += [_title(name, result), _rows(result), _findings(result)]
+        parts += [part for part in (_profile(result), _ideas(result), _growth(result)) if part]
+        if (RESULTS / f"{name}.svg").exists():
+            parts.append(f"![Tokens a second against denoising steps](../benchmarks/{name}.svg)")
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(name: str, result: dict[str, Any]) -> str:
+    machine, settings = result["machine"], result["settings"]
+    what = {"train": "Training", "sample": "Sampling"}[name.rpartition("-")[2]]
+    threads = f", {machine['threads']} threads" if machine["kind"] == "cpu" else ""
+    return (
+        f"## {what} on {machine['device']}{threads}\n\n"
+        f"{settings['blocks']} blocks, {settings['width']} wide, vocabulary {settings['vocab_size']:,}, "
+        f"length {settings['length']:,}, dropout {settings['dropout']}, {settings['dtype']}; torch {machine['torch']}, "
+        f"Python {machine['python']}. `benchmarks/{name}.json`."
+    )
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def _rows(result: dict[str, Any]) -> str:
+    rows = [row for row in result["rows"] if not row["what"].startswith(("growth", "with "))]
+    return _table(
+        ["", "batch", "ms", "tokens/s", "peak GB"],
+        [[row["what"], str(row["batch"]), *_numbers(row)] for row in rows],
+    )
+
+
+def _numbers(row: dict[str, Any]) -> list[str]:
+    return [f"{row['milliseconds']:,.1f}", f"{row['tokens_per_second']:,}", f"{row['memory_gb']:.2f}"]
+
+
+def _findings(result: dict[str, Any]) -> str:
+    kept = {k: v for k, v in result["findings"].items() if not isinstance(v, dict) and "times slower" not in k}
+    return "\n".join(f"- {name}: {_value(value)}" for name, value in kept.items())
+
+
+def _value(value: Any) -> str:
+    return (
+        f"{value:,.3g}" if isinstance(value, float) and value < 100 else f"{value:,}" if value != str(value) else value
+    )
+
+
+def _profile(result: dict[str, Any]) -> str:
+    profiles = {k.removeprefix("profile, "): v for k, v in result["findings"].items() if k.startswith("profile")}
+    if not profiles:
+        return ""
+    kinds = list(next(iter(profiles.values())))
+    body = [[kind, *(f"{100 * shares[kind]:.1f}%" for shares in profiles.values())] for kind in kinds]
+    return "What the time is made of:\n\n" + _table(["", *profiles], body)
+
+
+def _ideas(result: dict[str, Any]) -> str:
+    rows = []
+    for row in result["rows"]:
+        if row["what"].startswith("with "):
+            idea = row["what"].removeprefix("with ").rpartition(", batch")[0]
+            times = result["findings"][f"{idea}: times slower, batch {row['batch']}"]
+            rows.append([_IDEAS[idea], f"{times:.2f}", f"{row['memory_gb']:.2f}"])
+    if not rows:
+        return ""
+    whole = next(row for row in result["rows"] if row["what"].startswith("candi, batch"))
+    said = f"What each idea bought, by leaving one out at a time (batch {whole['batch']}; with all of them "
+    said += f"{whole['memory_gb']:.2f} GB):"
+    return said + "\n\n" + _table(["idea", "times slower without it", "peak GB without it"], rows)
+
+
+def _growth(result: dict[str, Any]) -> str:
+    rows = [row for row in result["rows"] if row["what"].startswith("growth")]
+    if not rows:
+        return ""
+    body = [[f"{r['vocab_size']:,}", f"{r['length']:,}", str(r["batch"]), *_numbers(r)] for r in rows]
+    return "Growth (not compiled):\n\n" + _table(["V", "length", "batch", "ms", "tokens/s", "peak GB"], body)
+
+
+_HEAD = """# Performance
+
+This page is written by `python docs/performance.py` from the files that `candi bench` wrote under `benchmarks/`.
+To measure your own machine:
+
+    candi bench train  --out mine-train.json
+    candi bench sample --out mine-sample.json
+
+One command times, in one run, our path against a plain reference (one-hot noise of size [B, L, V], logits at every
+position, dense float64 draws, nothing compiled), CANDI against MDLM, and diffusion against a transformer of GPT-2's
+make with a KV cache. Ratios between rows of one run mean more than the rows: one GPU is a few percent faster than
+the next.
+
+## How it is made fast
+
+- **Only what is asked.** `Prediction` holds features, not logits. The loss and the draws read out open positions only,
+  a part of them at a time; nothing of size [B, L, V] exists.
+- **The head.** On a GPU the vocabulary is padded to a multiple of 64 with tokens of probability 0, because tensor
+  cores read rows of 16 bytes and GPT-2's 50,257 columns would not be. The normaliser of the cross-entropy is summed in
+  a Triton kernel while the logits are in registers; the backward pass makes them again. torch's `linear_cross_entropy`
+  does the same without a kernel of its own and is measured beside it where the installed torch has it.
+- **Draws.** One float64 uniform a position and an inverse CDF in strides: which block of tokens, which part of it,
+  which token. Only sums over blocks are held. This is exact down to probabilities of 1e-15, with V times fewer random
+  numbers than an exponential race.
+- **Projected noise.** The Cholesky factor of W^T W is computed once for the same weights, in a training step and in
+  sampling. Its gradient needs no derivative of the factor: see `spaces.py`.
+- **No waiting.** Open positions are gathered into a fixed room, larger than their number with a chance of 1e-14: shapes
+  never change, nothing is compiled twice, and the CPU runs ahead of the GPU.
+- **Sampling.** Trunk and head are rounded to bf16 once; embedding and trunk are compiled; small batches replay a CUDA
+  graph; positions are counted before the network is launched, not after.
+
+CANDI's step in sampling draws at every open position, because those that stay noisy move towards their draw. Masked
+diffusion needs draws only where it reveals, and our MDLM makes only those: so it is compared both ways."""
+
+
+if __name__ == "__main__":
+    (ROOT / "docs" / "performance.md").write_text(page(), encoding="utf-8")

@@ -1,0 +1,32 @@
+"""Token identifiability, under one roof: closed forms and, beside each, its simulation."""
+
+from candi.analysis.identifiability import (
+    corruption,
+    corruption_embedding,
+    corruption_from,
+    network_rank,
+    rank,
+    rank_embedding,
+    sigma_of_corruption,
+    sigma_of_rank,
+    survival,
+    win_rate,
+)
+from candi.analysis.simulate import Simulated, simulate, simulate_table, simulate_win_rate
+
+__all__ = [
+    "Simulated",
+    "corruption",
+    "corruption_embedding",
+    "corruption_from",
+    "network_rank",
+    "rank",
+    "rank_embedding",
+    "sigma_of_corruption",
+    "sigma_of_rank",
+    "simulate",
+    "simulate_table",
+    "simulate_win_rate",
+    "survival",
+    "win_rate",
+]

@@ -1,0 +1,236 @@
+"""Identity 6: closed forms against 30-digit values, against simulation and against each other."""
+
+import math
+
+import pytest
+import torch
+
+from candi import identifiability as ident
+from candi.analysis import studies
+from candi.analysis.identifiability import survival_slope
+from candi.codebook import Codebook
+from candi.errors import UserError
+from candi.schedules import RankLinear
+from candi.spaces import SPACES
+from tests.analysis.vectors import RANK, RHO, SIGMA_OF_RANK
+
+
+@pytest.mark.parametrize(("size", "sigma"), RHO)
+def test_corruption_agrees_with_the_vectors(size, sigma):
+    expected = RHO[size, sigma]
+    if expected > 1e-12:
+        assert float(ident.corruption(sigma, size)) == pytest.approx(expected, rel=1e-9, abs=0)
+    else:
+        assert float(ident.corruption(sigma, size)) == pytest.approx(expected, rel=0.02, abs=0)
+
+
+def test_rank_and_its_inverse_agree_with_the_vectors():
+    for sigma, expected in RANK.items():
+        assert float(ident.rank(sigma)) == pytest.approx(expected, rel=1e-9, abs=0)
+    for rank, expected in SIGMA_OF_RANK.items():
+        assert float(ident.sigma_of_rank(rank)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_two_tokens_have_one_rank():
+    """For V = 2 rho and r are the same event, however rare: down to 1e-280."""
+    sigma = torch.logspace(math.log10(0.02), 3, 60, dtype=torch.float64)
+    torch.testing.assert_close(ident.corruption(sigma, 2), ident.rank(sigma), rtol=1e-9, atol=1e-280)
+
+
+def test_from_nothing_to_chance_for_every_vocabulary():
+    """Monotone in sigma and V; no noise leaves the token, endless noise leaves chance: 1 - 1/V."""
+    sigma = torch.logspace(-2, 3, 80, dtype=torch.float64)
+    before = torch.zeros_like(sigma)
+    for size in (2, 27, 50_257, 1_000_000):
+        rho = ident.corruption(sigma, size)
+        assert (rho.diff() >= -1e-15).all()
+        assert (rho >= before - 1e-15).all()
+        assert float(rho[0]) == 0
+        assert float(ident.corruption(1e6, size)) == pytest.approx(1 - 1 / size, rel=1e-4)
+        torch.testing.assert_close(rho + ident.survival(sigma, size), torch.ones_like(rho))
+        before = rho
+
+
+def test_inverse_and_gradients():
+    rho = torch.tensor([1e-9, 1e-3, 0.1, 0.5, 0.9], dtype=torch.float64, requires_grad=True)
+    for size in (27, 50_257):
+        sigma = ident.sigma_of_corruption(rho, size)
+        torch.testing.assert_close(ident.corruption(sigma.detach(), size), rho.detach(), rtol=1e-9, atol=0)
+        (slope,) = torch.autograd.grad(sigma.sum(), rho)
+        torch.testing.assert_close(slope, -1 / survival_slope(sigma.detach(), size))
+    sigma = torch.tensor([0.2, 0.7, 3.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda s: ident.corruption(s, 500), sigma)
+    assert torch.autograd.gradcheck(ident.rank, sigma)
+    assert ident.corruption(sigma.detach().view(3, 1), 5).shape == (3, 1)
+
+
+@pytest.mark.parametrize("size", [5, 50, 500])
+def test_closed_forms_are_within_four_standard_errors_of_simulation(size):
+    """At every one of 11 noise levels. Errors as the study states them; 22 comparisons of 4 errors: chance 1e-3."""
+    for row in studies.validation((size,), points=5000):
+        for key in ("corruption", "rank"):
+            assert abs(row[key] - row[f"{key}_simulated"]) < 4 * row[f"{key}_error"], row
+
+
+def test_a_state_that_is_noisy_already():
+    """Against simulation, four standard errors; from no noise at a one-hot vector it is the closed form itself."""
+    torch.manual_seed(0)
+    onehot = torch.eye(30, dtype=torch.float64)[4]
+    token = torch.tensor(4)
+    torch.testing.assert_close(ident.corruption_from(onehot, token, 0.0, 0.6), ident.corruption(0.6, 30))
+    start = onehot + 0.3 * torch.randn(30, dtype=torch.float64)
+    added, n = math.sqrt(0.7**2 - 0.3**2), 40_000
+    seen = (start + added * torch.randn(n, 30, dtype=torch.float64)).argmax(-1) != 4
+    expected = float(ident.corruption_from(start, token, 0.3, 0.7))
+    assert 0.05 < expected < 0.95
+    assert abs(float(seen.double().mean()) - expected) < 4 * math.sqrt(expected * (1 - expected) / n)
+    # the paper's sigma_t^2 instead of the added variance is another number
+    assert abs(float(ident.corruption_from(start, token, 0.0, 0.7)) - expected) > 6 * math.sqrt(0.25 / n)
+
+
+def _printed(table, i, j, sigma):
+    """The dot-product win rate as the paper prints it."""
+    own, other = table[i], table[j]
+    return float(torch.special.ndtr(-(own @ own - own @ other) / (sigma * (own - other).square().sum())))
+
+
+@pytest.mark.parametrize("measure", ["dot", "l2"])
+def test_win_rate_against_simulation(measure):
+    """Four standard errors of 40,000 draws, for vectors of unequal length. The formula as printed fails by dozens."""
+    torch.manual_seed(1)
+    table = torch.randn(6, 8, dtype=torch.float64)
+    n, farthest = 40_000, 0.0
+    for i, j in ((0, 1), (2, 3), (4, 5)):
+        for sigma in (0.7, 2.0):
+            expected = float(ident.win_rate(table, i, j, sigma, measure))
+            seen, error = ident.simulate_win_rate(table[i], table[j], sigma, n, measure)
+            assert abs(seen - expected) < 4 * max(error, math.sqrt(expected * (1 - expected) / n))
+            farthest = max(farthest, abs(seen - _printed(table, i, j, sigma)) / max(error, 1e-4))
+    assert measure == "l2" or farthest > 24
+
+
+def test_measures_agree_for_equal_lengths():
+    table = torch.nn.functional.normalize(torch.randn(5, 7, dtype=torch.float64), dim=-1)
+    pairs = torch.tensor([0, 1, 2]), torch.tensor([3, 4, 1])
+    rates = [ident.win_rate(table, *pairs, 0.8, measure) for measure in ("dot", "l2")]
+    torch.testing.assert_close(*rates)
+
+
+def test_embedding_measures_over_a_table():
+    """Sums over all others are those of single win rates, in parts of any size; one-hot vectors give back r."""
+    torch.manual_seed(2)
+    table, tokens = torch.randn(40, 6, dtype=torch.float64), torch.tensor([3, 7])
+    sigma = torch.tensor([0.5, 1.5])
+    for measure in ("dot", "l2"):
+        others = [torch.tensor([j for j in range(40) if j != i]) for i in (3, 7)]
+        rates = torch.stack(
+            [
+                torch.stack([ident.win_rate(table, i, j, s, measure) for i, j in zip((3, 7), others, strict=True)])
+                for s in sigma.tolist()
+            ]
+        )
+        torch.testing.assert_close(ident.rank_embedding(table, tokens, sigma, measure), (1 - rates).mean(-1))
+        product = ident.corruption_embedding(table, tokens, sigma, "product", measure)
+        torch.testing.assert_close(product, 1 - rates.prod(-1))
+        seen = ident.simulate_table(table, tokens, sigma, 20_000, measure)
+        assert ((seen.rank - (1 - rates).mean(-1)).abs() < 4 * seen.rank_error).all()
+    onehot = ident.rank_embedding(torch.eye(12), torch.arange(12), sigma)
+    torch.testing.assert_close(onehot, ident.rank(sigma)[:, None].expand(-1, 12))
+
+
+def test_the_product_form_is_an_upper_bound_on_one_hot_vectors():
+    """And a loose one: at V = 50,257 and sigma = 0.2 it says 0.99996 where the truth is 0.229."""
+    for size in (5, 50, 500):
+        sigma = torch.tensor([0.2, 0.5, 1.0])
+        product = ident.corruption_embedding(torch.eye(size), torch.tensor([0]), sigma, "product")[:, 0]
+        assert (product >= ident.corruption(sigma, size)).all()
+    omega = float(ident.win_rate(torch.eye(2), 0, 1, 0.2))
+    assert 1 - omega**50_256 == pytest.approx(0.99996, abs=1e-5)
+    assert float(ident.corruption(0.2, 50_257)) == pytest.approx(0.229, abs=5e-4)
+
+
+def test_what_the_network_sees():
+    """With room for all tokens one-hot noise means what it says; through a narrow W it hides nearly everything."""
+    sigma = torch.tensor([0.3, 1.0])
+    wide = torch.randn(6, 10, dtype=torch.float64)
+    expected = ident.rank(sigma)[:, None].expand(-1, 6)
+    torch.testing.assert_close(ident.network_rank(wide, sigma, "onehot"), expected)
+    narrow = torch.nn.functional.normalize(torch.randn(3000, 40, dtype=torch.float64), dim=-1)
+    seen = ident.network_rank(narrow, sigma, "projected", torch.arange(20)).mean(-1)
+    average = torch.special.ndtr(-math.sqrt(2 * 40 / 3000) / (2 * sigma))  # m^2 = 2 D/V
+    torch.testing.assert_close(seen, average.double(), rtol=0.02, atol=0)
+    isotropic = ident.network_rank(narrow, sigma, "embedding", torch.arange(20))
+    torch.testing.assert_close(isotropic, ident.rank_embedding(narrow, torch.arange(20), sigma, "l2"))
+
+
+def test_what_the_network_sees_is_what_the_best_test_can_do():
+    """The likelihood ratio between two tokens, on noise of the space itself: four standard errors of 40,000 draws."""
+    torch.manual_seed(3)
+    codebook = Codebook(12, 4).double()
+    rows, sigma, n = codebook.rows().detach(), 0.8, 40_000
+    space = SPACES["onehot"](codebook)
+    from candi.rng import Rng
+
+    noise = space.hidden(space.noise(torch.Size((n, 1)), Rng.from_seed(0)))[:, 0].detach()
+    precision = torch.linalg.inv(rows.T @ rows)
+    i, j = 2, 9
+    y, middle = rows[i] + sigma * noise, (rows[i] + rows[j]) / 2
+    lost = ((y - middle) @ precision @ (rows[i] - rows[j]) < 0).double().mean()
+    m = ((rows[i] - rows[j]) @ precision @ (rows[i] - rows[j])).sqrt()
+    expected = float(torch.special.ndtr(-m / (2 * sigma)))
+    assert abs(float(lost) - expected) < 4 * math.sqrt(expected * (1 - expected) / n)
+
+
+def test_schedules_of_a_narrow_one_hot_space_are_called_dissonant():
+    from candi.methods import CandiSettings, MdlmSettings
+
+    torch.manual_seed(0)
+    tokens = torch.randint(2000, (500,))
+    onehot = CandiSettings(space="projected").build(Codebook(2000, 16))
+    _, verdict = studies.schedule(onehot, tokens, draws=50, most=16)
+    assert verdict.dissonant
+    assert "try noise in the embedding space" in verdict.sentence
+    rows, verdict = studies.schedule(CandiSettings(space="embedding").build(Codebook(2000, 64)), tokens, 50, 16)
+    assert not verdict.dissonant, verdict.sentence
+    assert rows[0]["identifiable"] > 0.99 > 0.1 > rows[-1]["identifiable"]
+    assert [row["rank_of_schedule"] for row in rows] == pytest.approx(torch.linspace(0.05, 0.25, 11).tolist(), rel=1e-5)
+    with pytest.raises(UserError, match="no Gaussian noise"):
+        studies.schedule(MdlmSettings().build(Codebook(20, 8)), tokens[:5] % 20)
+
+
+def test_the_suggested_range_is_no_longer_dissonant():
+    """The suggestion taken: noise through the same narrow table, in the suggested range."""
+    from candi.methods import CandiSettings
+
+    torch.manual_seed(0)
+    codebook, tokens = Codebook(200, 64), torch.randint(200, (500,))
+    method = CandiSettings(space="projected", rank_min=0.3, rank_max=0.45).build(codebook)
+    _, verdict = studies.schedule(method, tokens, draws=50, most=16)
+    assert verdict.dissonant
+    low, high = (
+        float(verdict.sentence.split(f"{word} ")[1].split()[0].strip(",")) for word in ("rank_min", "rank_max")
+    )
+    method.sigma = RankLinear(low, high)
+    _, verdict = studies.schedule(method, tokens, draws=50, most=16)
+    assert not verdict.dissonant, verdict.sentence
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ident.corruption(-1.0, 10),
+        lambda: ident.corruption(1.0, 1),
+        lambda: ident.rank(0.0),
+        lambda: ident.sigma_of_rank(0.5),
+        lambda: ident.sigma_of_rank(0.0),
+        lambda: ident.sigma_of_corruption(0.95, 10),
+        lambda: ident.corruption_from(torch.zeros(4), torch.tensor(0), 2.0, 1.0),
+        lambda: ident.corruption_from(torch.zeros(2, 4), torch.tensor(0), 0.0, 1.0),
+        lambda: ident.rank_embedding(torch.zeros(1, 3), torch.tensor([0]), torch.tensor([1.0])),
+        lambda: ident.rank_embedding(torch.eye(3), torch.tensor([3]), torch.tensor([1.0])),
+        lambda: ident.simulate(torch.tensor([1.0]), 10, points=1),
+    ],
+)
+def test_bad_input_is_told(call):
+    with pytest.raises(UserError):
+        call()
