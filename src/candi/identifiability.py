@@ -12,7 +12,14 @@ from candi.analysis.identifiability import (
     survival,
     win_rate,
 )
-from candi.analysis.simulate import Simulated, simulate, simulate_table, simulate_win_rate
+from candi.analysis.simulate import (
+    Simulated,
+    simulate,
+    simulate_from,
+    simulate_network,
+    simulate_table,
+    simulate_win_rate,
+)
 
 __all__ = [
     "Simulated",
@@ -25,6 +32,8 @@ __all__ = [
     "sigma_of_corruption",
     "sigma_of_rank",
     "simulate",
+    "simulate_from",
+    "simulate_network",
     "simulate_table",
     "simulate_win_rate",
     "survival",

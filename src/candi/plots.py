@@ -136,7 +136,7 @@ def kernels(rows: Sequence[Mapping[str, Any]]) -> Figure:
             _column(hybrid, "rank"),
             color="#000000",
             linestyle="--",
-            label="hybrid, every V",
+            label="hybrid, every V (masked share)",
         )
         axes.set_xlabel(r"identity corruption $\rho$")
         axes.set_ylabel("rank degradation $r$")
@@ -147,7 +147,7 @@ def kernels(rows: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def embeddings(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Learned vectors and random ones of the same mean and variance: the same dissonance."""
+    """Learned vectors and random ones of the same mean and variance."""
     with matplotlib.rc_context(_STYLE):
         figure, (left, right) = _several(2, (8.4, 3.6))
         for size, colour in zip(_distinct(rows, "vocab_size"), COLOURS, strict=False):

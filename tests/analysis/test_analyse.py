@@ -9,6 +9,7 @@ from safetensors.torch import save_file
 from candi.analysis import tables
 from candi.analysis.simulate import simulate
 from candi.cli import main
+from candi.errors import UserError
 from tests.training.runs import flags
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -22,9 +23,9 @@ def _rows(folder, name: str) -> list[dict]:
 def test_curves_validation_and_kernels(tmp_path, capsys):
     main(["analyse", "curves", "--out", str(tmp_path)])
     assert {row["vocab_size"] for row in _rows(tmp_path, "curves")} == {2, 27, 500, 50_257, 1_000_000}
-    main(["analyse", "validation", "--points", "300", "--out", str(tmp_path)])
+    main(["analyse", "validation", "--points", "2000", "--out", str(tmp_path)])
     farthest = float(capsys.readouterr().out.split("simulation is ")[1].split()[0])
-    assert farthest < 4.5  # 88 comparisons
+    assert farthest < 4  # at each of 88 points, for this seed
     main(["analyse", "kernels", "--out", str(tmp_path)])
     hybrid = [row for row in _rows(tmp_path, "kernels") if row["kernel"] == "hybrid"]
     slopes = {round((b["rank"] - a["rank"]) / (b["t"] - a["t"]), 6) for a, b in zip(hybrid, hybrid[1:], strict=False)}
@@ -48,6 +49,12 @@ def test_a_run_s_table_and_schedule(tmp_path, capsys):
     rows = _rows(tmp_path, "schedule")
     assert rows[0]["t"] == 0
     assert rows[0]["identifiable"] > rows[-1]["identifiable"]
+    main(["analyse", "schedule", str(next((run / "checkpoints").iterdir())), "--draws", "20", "--out", str(tmp_path)])
+    assert capsys.readouterr().out.splitlines()[0] == said  # a checkpoint knows its run's text
+    (run / "run.json").write_text("{}")
+    with pytest.raises(SystemExit):
+        main(["analyse", "schedule", str(run), "--out", str(tmp_path)])
+    assert "damaged" in capsys.readouterr().err
     main(["analyse", "embeddings", str(run), "--draws", "40", "--out", str(tmp_path)])
     rows = _rows(tmp_path, "embeddings")
     assert {row["kind"] for row in rows} == {"learned", "random"}
@@ -59,7 +66,8 @@ def test_tables_in_files(tmp_path):
     save_file({"model.embed_tokens.weight": table, "other": torch.zeros(2, 2)}, tmp_path / "a.safetensors")
     path = str(tmp_path / "a.safetensors")
     assert torch.equal(tables.load_table(path), table)
-    assert torch.equal(tables.load_table(path + ":other"), torch.zeros(2, 2))
+    with pytest.raises(UserError, match="all zero"):
+        tables.load_table(path + ":other")
 
 
 def test_a_gguf_table(tmp_path):

@@ -5,7 +5,7 @@ Continuous rank degradation r: the chance that *a given* wrong token is closer t
 vocabulary, r does not; where both must be moderate at once, continuous diffusion on a large vocabulary has no place to
 stand (temporal dissonance).
 
-Everything is computed in float64 and is differentiable in sigma. Shapes broadcast; a float is as good as a tensor.
+Everything is computed in float64 and is differentiable in sigma. Noise may be a float or a tensor of any shape.
 """
 
 import math
@@ -24,8 +24,8 @@ Values = Tensor | float
 
 # Trapezoid on a Gaussian weight: exact to rounding. Far to the left, because small noise fails there if anywhere.
 _NODES = torch.linspace(-38, 12, 5001, dtype=torch.float64)
-_WEIGHTS = torch.exp(-_NODES.square() / 2) * (_NODES[1] - _NODES[0]) / math.sqrt(2 * math.pi)
-_ROWS = 2**22  # numbers held at once, per token or noise level that is asked for
+_WEIGHTS = torch.exp(-_NODES.square() / 2) * 0.01 / math.sqrt(2 * math.pi)
+_HELD = 2**22  # numbers at once
 
 
 def rank(sigma: Values) -> Float[Tensor, "*N"]:
@@ -43,12 +43,12 @@ def sigma_of_rank(rank: Values) -> Float[Tensor, "*N"]:
 
 def corruption(sigma: Values, vocab_size: int) -> Float[Tensor, "*N"]:
     """rho = 1 - E_u[Phi(u + 1/sigma)^(V-1)], integrated as -expm1 so that a tiny rho is still right."""
-    return (_WEIGHTS.to(_double(sigma).device) * -torch.expm1(_log_wins(sigma, vocab_size))).sum(-1)
+    return _integral(sigma, vocab_size, lambda log_wins: -torch.expm1(log_wins))
 
 
 def survival(sigma: Values, vocab_size: int) -> Float[Tensor, "*N"]:
     """1 - rho = E_u[Phi(u + 1/sigma)^(V-1)]: the chance that the noisy one-hot vector is still largest at its token."""
-    return (_WEIGHTS.to(_double(sigma).device) * _log_wins(sigma, vocab_size).exp()).sum(-1)
+    return _integral(sigma, vocab_size, torch.exp)
 
 
 def survival_slope(sigma: Values, vocab_size: int) -> Float[Tensor, "*N"]:
@@ -61,11 +61,16 @@ def survival_slope(sigma: Values, vocab_size: int) -> Float[Tensor, "*N"]:
     return -(vocab_size - 1) / sigma.square() * (_WEIGHTS.to(sigma.device) * log_terms.exp()).sum(-1)
 
 
-def _log_wins(sigma: Values, vocab_size: int) -> Float[Tensor, "*N nodes"]:
-    """(V - 1) log Phi(u + 1/sigma): all wrong entries stay below, given the noise u of the right one."""
+def _integral(sigma: Values, vocab_size: int, function: Callable[[Tensor], Tensor]) -> Float[Tensor, "*N"]:
+    """E_u of a function of (V - 1) log Phi(u + 1/sigma): the wrong entries all stay below, given the right one's u."""
     _at_least_two(vocab_size)
     sigma = _positive(sigma)
-    return (vocab_size - 1) * torch.special.log_ndtr(_NODES.to(sigma.device) + 1 / sigma[..., None])
+    nodes, weights = _NODES.to(sigma.device), _WEIGHTS.to(sigma.device)
+
+    def of(some: Tensor) -> Tensor:
+        return (weights * function((vocab_size - 1) * torch.special.log_ndtr(nodes + 1 / some[:, None]))).sum(-1)
+
+    return torch.cat([of(some) for some in sigma.reshape(-1).split(_HELD // len(nodes))]).reshape(sigma.shape)
 
 
 def sigma_of_corruption(corruption: Values, vocab_size: int) -> Float[Tensor, "*N"]:
@@ -85,6 +90,7 @@ def sigma_of_corruption(corruption: Values, vocab_size: int) -> Float[Tensor, "*
             low, high = torch.where(above, low, middle), torch.where(above, middle, high)
         sigma = ((low + high) / 2).exp()
         missed, slope = _corruption(sigma, vocab_size), -survival_slope(sigma, vocab_size)
+        slope = torch.where(slope > 0, slope, torch.inf)  # so rare that nothing can be told any better
     return sigma + (rho - missed) / slope
 
 
@@ -101,18 +107,25 @@ def corruption_from(
     start, end = _double(sigma_from), _positive(sigma_to)
     if not bool(((start >= 0) & (start < end)).all()):
         raise UserError("Noise can only be added: sigma_from must be at least 0 and below sigma_to.")
+    _at_least_two(values.shape[-1])
     if values.shape[:-1] != tokens.shape:
         raise UserError(f"The values {list(values.shape)} do not fit the tokens {list(tokens.shape)}.")
-    added = (end.square() - start.square()).sqrt().to(values.device)
-    x = values.double()
-    margin = (x.gather(-1, tokens[..., None]) - x) / added.expand(tokens.shape)[..., None]
-    # the token itself wins for sure
-    margin = margin.scatter(-1, tokens[..., None], torch.inf)
+    _fit(values.shape[-1], tokens)
+    added = ((end - start) * (end + start)).sqrt().to(values.device)
+    shape = torch.broadcast_shapes(tokens.shape, added.shape)
+    x = values.double().expand(*shape, -1).reshape(-1, values.shape[-1])
+    each = zip(x, tokens.expand(shape).reshape(-1), added.expand(shape).reshape(-1), strict=True)
+    return torch.stack([_corruption_of(*one) for one in each]).reshape(shape)
+
+
+def _corruption_of(x: Float[Tensor, "V"], token: Int[Tensor, ""], added: Float[Tensor, ""]) -> Float[Tensor, ""]:
+    others = torch.cat([x[:token], x[token + 1 :]])
+    margin = (x[token] - others) / added
     nodes, weights = _NODES[::5].to(x.device), 5 * _WEIGHTS[::5].to(x.device)
-    log_wins = torch.zeros(*tokens.shape, len(nodes), dtype=torch.float64, device=x.device)
-    for part in margin.split(max(1, _ROWS // len(nodes)), dim=-1):
-        log_wins = log_wins + torch.special.log_ndtr(nodes[:, None] + part[..., None, :]).sum(-1)
-    return (weights * -torch.expm1(log_wins)).sum(-1)
+    log_wins = torch.zeros(len(nodes), dtype=torch.float64, device=x.device)
+    for part in margin.split(_HELD // len(nodes)):
+        log_wins = log_wins + torch.special.log_ndtr(nodes[:, None] + part).sum(-1)
+    return (weights * -torch.expm1(log_wins)).sum()
 
 
 def win_rate(
@@ -127,36 +140,43 @@ def win_rate(
     dot: Phi((|w_i|^2 - w_i.w_j)/(sigma |w_i - w_j|)); l2: Phi(|w_i - w_j|/(2 sigma)). The same for equal norms.
     (The paper prints the first with a minus sign and a squared norm; simulation says this.)
     """
-    return _phi(_margin(table.double()[i], table.double()[j], measure) / _positive(sigma))
+    points = _table(table)
+    first, second = (torch.as_tensor(index, device=points.device) for index in (i, j))
+    _fit(len(points), first)
+    _fit(len(points), second)
+    own, other = points[first], points[second]
+    squared = (own - other).square().sum(-1)
+    rate = _phi(_margin((own * own).sum(-1) - (own * other).sum(-1), squared, measure) / _positive(sigma))
+    return torch.where(first == second, 1.0, rate)
 
 
-def _margin(own: Float[Tensor, "... D"], other: Float[Tensor, "... D"], measure: Measure) -> Float[Tensor, "..."]:
-    """What the win rate is Phi of, at sigma = 1; infinite for a token against itself."""
+def _margin(lead: Tensor, squared: Tensor, measure: Measure) -> Tensor:
+    """What the win rate is Phi of, at sigma = 1, from |w_i|^2 - w_i.w_j and |w_i - w_j|^2; 0 for equal vectors."""
     if measure not in ("dot", "l2"):
         raise unknown("measure", measure, ("dot", "l2"))
-    distance = (own - other).norm(dim=-1)
-    top = (own * (own - other)).sum(-1) if measure == "dot" else distance.square() / 2
-    return torch.where(distance > 0, top / distance, torch.inf)
+    apart = squared > 0
+    distance = torch.where(apart, squared, 1.0).sqrt()  # never the root of 0, whose slope is infinite
+    return torch.where(apart, lead / distance if measure == "dot" else distance / 2, 0.0)
 
 
 def rank_embedding(
-    table: Float[Tensor, "V D"], tokens: Int[Tensor, "N"], sigma: Float[Tensor, "S"], measure: Measure = "dot"
-) -> Float[Tensor, "S N"]:
-    """r_omega(i) = mean over j != i of 1 - omega(i, j)."""
+    table: Float[Tensor, "V D"], tokens: Int[Tensor, "..."], sigma: Values, measure: Measure = "dot"
+) -> Float[Tensor, "..."]:
+    """[*sigma, *tokens]: r_omega(i) = mean over j != i of 1 - omega(i, j)."""
     beaten = _over_others(table, tokens, sigma, measure, lambda margin: _phi(-margin))
     return beaten / (len(table) - 1)
 
 
 def corruption_embedding(
     table: Float[Tensor, "V D"],
-    tokens: Int[Tensor, "N"],
-    sigma: Float[Tensor, "S"],
+    tokens: Int[Tensor, "..."],
+    sigma: Values,
     form: Literal["product", "simulated"],
     measure: Measure = "dot",
     draws: int = 1000,
     seed: int = 0,
-) -> Float[Tensor, "S N"]:
-    """rho_omega(i), in one of two forms that are not the same number.
+) -> Float[Tensor, "..."]:
+    """[*sigma, *tokens]: rho_omega(i), in one of two forms that are not the same number.
 
     product: 1 - prod_{j != i} omega(i, j), as if the comparisons were independent. They share their noise: this is no
     identity; where the differences w_j - w_i correlate positively, as among one-hot vectors, it is an upper bound.
@@ -173,11 +193,11 @@ def corruption_embedding(
 
 def network_rank(
     table: Float[Tensor, "V D"],
-    sigma: Float[Tensor, "S"],
+    sigma: Values,
     space: Literal["onehot", "projected", "embedding"],
-    tokens: Int[Tensor, "N"] | None = None,
-) -> Float[Tensor, "S N"]:
-    """The rank degradation that the network sees: after the projection by W, by the best test there is.
+    tokens: Int[Tensor, "..."] | None = None,
+) -> Float[Tensor, "..."]:
+    """[*sigma, *tokens]: the rank degradation that the network sees after the projection by W, by the best test.
 
     It sees y = w_i + sigma n with n ~ N(0, G), G = W^T W for noise on one-hot vectors and the identity for noise on the
     vectors themselves. The likelihood ratio tells i from j with chance Phi(m/(2 sigma)), m^2 = d^T G^-1 d for
@@ -186,37 +206,45 @@ def network_rank(
     """
     if space not in ("onehot", "projected", "embedding"):
         raise unknown("space", space, ("onehot", "projected", "embedding"))
-    points = _table(table)
-    if space != "embedding":
-        values, vectors = torch.linalg.eigh(points.T @ points)
-        kept = values > 1e-10 * values.max()
-        points = (points @ vectors[:, kept]) * values[kept].rsqrt()
+    points = _table(table) if space == "embedding" else whitened(table)
     chosen = torch.arange(len(table), device=table.device) if tokens is None else tokens
     beaten = _over_others(points, chosen, sigma, "l2", lambda margin: _phi(-margin))
     return beaten / (len(table) - 1)
 
 
+def whitened(table: Float[Tensor, "V D"]) -> Float[Tensor, "V K"]:
+    """W G^-1/2 up to a rotation: token vectors in coordinates in which noise of covariance W^T W is isotropic.
+
+    An orthonormal basis of W's columns, so the lengths of W's directions do not matter, however small.
+    """
+    points = _table(table)
+    if points.shape[1] == 0 or not bool(points.isfinite().all()):
+        raise UserError("A table of token vectors needs numbers in it, all of them finite.")
+    rank = int(torch.linalg.matrix_rank(points.detach()))
+    if rank == len(points):
+        return torch.eye(rank, dtype=points.dtype, device=points.device)
+    if rank == points.shape[1]:
+        return torch.linalg.qr(points).Q
+    return torch.linalg.svd(points, full_matrices=False).U[:, :rank]
+
+
 def _over_others(
-    table: Tensor, tokens: Tensor, sigma: Tensor, measure: Measure, function: Callable[[Tensor], Tensor]
-) -> Float[Tensor, "S N"]:
-    """sum over j != i of function(margin_ij/sigma) [S, N], a part of the pairs at a time."""
-    points, noise = _table(table), _positive(sigma)
-    _fit(points, tokens)
+    table: Tensor, tokens: Tensor, sigma: Values, measure: Measure, function: Callable[[Tensor], Tensor]
+) -> Float[Tensor, "..."]:
+    """sum over j != i of function(margin_ij/sigma) [*sigma, *tokens], a part of the pairs at a time."""
+    points, noise = _table(table), _positive(sigma).to(table.device)
+    _fit(len(points), tokens)
     norms = points.square().sum(-1)
-    rows = max(1, _ROWS // len(points))
     sums = []
-    for chosen in tokens.split(rows):
-        own = points[chosen]
-        product = own @ points.T
-        squared = (norms[chosen][:, None] + norms - 2 * product).clamp(min=0)
-        squared = squared.scatter(-1, chosen[:, None], 1.0)  # any number: the token itself does not count
-        distance = squared.sqrt()
-        if measure not in ("dot", "l2"):
-            raise unknown("measure", measure, ("dot", "l2"))
-        margin = (norms[chosen][:, None] - product) / distance if measure == "dot" else distance / 2
+    for chosen in tokens.reshape(-1).split(max(1, _HELD // len(points))):
+        product = points[chosen] @ points.T
+        size = norms[chosen][:, None] + norms
+        squared = size - 2 * product
+        squared = torch.where(squared > 1e-13 * size, squared, 0.0)  # rounding alone: the same vector
+        margin = _margin(norms[chosen][:, None] - product, squared, measure)
         others = torch.ones_like(margin).scatter(-1, chosen[:, None], 0.0)
-        sums.append(torch.stack([(function(margin / s) * others).sum(-1) for s in noise]))
-    return torch.cat(sums, -1)
+        sums.append(torch.stack([(function(margin / s) * others).sum(-1) for s in noise.reshape(-1)]))
+    return torch.cat(sums, -1).reshape((*noise.shape, *tokens.shape))
 
 
 def _phi(x: Tensor) -> Tensor:
@@ -230,9 +258,9 @@ def _table(table: Tensor) -> Tensor:
     return table.double()
 
 
-def _fit(table: Tensor, tokens: Tensor) -> None:
-    if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < len(table):
-        raise UserError(f"The tokens do not fit a table of {len(table)} vectors.")
+def _fit(vocab_size: int, tokens: Tensor) -> None:
+    if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < vocab_size:
+        raise UserError(f"The tokens do not fit a vocabulary of {vocab_size}.")
 
 
 def _double(value: Values) -> Tensor:

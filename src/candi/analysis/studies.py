@@ -1,7 +1,7 @@
 """The numbers behind each figure, as rows that can be written down."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,7 @@ from candi.analysis.simulate import simulate, simulate_table
 from candi.errors import UserError
 from candi.methods.base import Method
 from candi.rng import derive
-from candi.schedules import Schedule
-from candi.spaces import Embedding, Space
+from candi.spaces import Embedding
 
 Row = dict[str, Any]
 
@@ -94,7 +93,7 @@ def embeddings(
     count: int = 9,
     seed: int = 0,
 ) -> list[Row]:
-    """A learned table against random ones of the same mean and variance, on subsets and on all of it.
+    """A learned table against a random one of the same mean and variance, on subsets and on all of it.
 
     Noise is in units of the mean length of a vector, and the nearest vector is the token (l2). rho is simulated; the
     product form stands beside it.
@@ -114,7 +113,8 @@ def embeddings(
                 drawn = draws // 4 if whole and size > 2000 else draws
                 seen = simulate_table(chosen, some, sigma, drawn, "l2", seed + subset)
                 product = exact.corruption_embedding(chosen, some, sigma, "product", "l2")
-                rank = exact.rank_embedding(chosen, some, sigma, "l2")
+                more = torch.arange(min(64, size))  # exact and cheap, so over more tokens: they differ
+                rank = exact.rank_embedding(chosen, more, sigma, "l2")
                 for index, s in enumerate(sigma):
                     rows.append(
                         {
@@ -125,7 +125,9 @@ def embeddings(
                             "sigma": float(s),
                             "draws": drawn,
                             "rank": float(rank[index].mean()),
+                            "rank_error": float(rank[index].std() / len(more) ** 0.5),
                             "corruption_simulated": float(seen.corruption[index].mean()),
+                            "corruption_error": float(seen.corruption[index].std() / len(some) ** 0.5),
                             "corruption_product": float(product[index].mean()),
                         }
                     )
@@ -136,8 +138,12 @@ def embeddings(
 class Verdict:
     """What a schedule does to a vocabulary, in one sentence."""
 
+    fits: bool
     dissonant: bool
     sentence: str
+
+
+_TOLD, _WORTH = 0.1, 0.02  # positions that can be told; rank degradation that is worth undoing
 
 
 def schedule(
@@ -145,23 +151,25 @@ def schedule(
 ) -> tuple[list[Row], Verdict]:
     """What a method's noise does over t to the positions of a text: what its schedule says, what the network can see.
 
-    `tokens` are those of the text. The nearest token is judged as well as anybody could who sees what the network sees.
+    `tokens` are those of the text, of which `most` positions are looked at. The nearest token is judged as well as
+    anybody could who sees what the network sees.
     """
     found = method.gaussian()
     if found is None:
         raise UserError(f"{type(method).__name__} has no Gaussian noise, so there is no schedule of it to look at.")
     space, sigma_of = found
-    points = _seen(space)
-    generator = torch.Generator().manual_seed(seed)
-    some = tokens[torch.randperm(len(tokens), generator=generator)[:most]]
+    table = space.codebook.rows().detach().cpu()
+    points = table.double() if isinstance(space, Embedding) else exact.whitened(table)
+    some = tokens[torch.randperm(len(tokens), generator=torch.Generator().manual_seed(seed))[:most]]
+    kinds, times = some.unique(return_counts=True)
+    weights = times.double() / times.sum()
     t = torch.linspace(0, 1, count, dtype=torch.float64)
     sigma = sigma_of(t)
-    seen = simulate_table(points, some, sigma, draws, "l2", seed)
-    rank = exact.rank_embedding(points, some.unique(), sigma, "l2").mean(-1)
+    corrupted = simulate_table(points, kinds, sigma, draws, "l2", seed).corruption @ weights
+    rank = exact.rank_embedding(points, kinds, sigma, "l2") @ weights
     open_share = method.open_share(t)
     rows = []
     for index, time in enumerate(t.tolist()):
-        corrupted = float(seen.corruption[index].mean())
         rows.append(
             {
                 "t": time,
@@ -172,50 +180,54 @@ def schedule(
                 "open": float(open_share[index]),
                 "rank_of_schedule": float(exact.rank(sigma[index])),
                 "rank_of_network": float(rank[index]),
-                "corruption_of_noise": corrupted,
-                "identifiable": 1 - float(open_share[index]) * corrupted,
+                "corruption_of_noise": float(corrupted[index]),
+                "identifiable": 1 - float(open_share[index] * corrupted[index]),
             }
         )
-    return rows, _verdict(rows, space, sigma_of, points, some.unique())
+
+    def judge(level: float) -> tuple[float, float]:
+        """(rank the network sees, share of noisy positions that can be told) at some noise."""
+        one = torch.tensor([level])
+        told = 1 - simulate_table(points, kinds[:6], one, draws, "l2", seed).corruption.mean()
+        return float(exact.rank_embedding(points, kinds[:6], one, "l2").mean()), float(told)
+
+    return rows, _verdict(rows, isinstance(space, Embedding), judge)
 
 
-def _seen(space: Space) -> Float[Tensor, "V K"]:
-    """Token vectors in coordinates in which the noise that the network sees is isotropic."""
-    table = space.codebook.rows().detach().double().cpu()
-    if isinstance(space, Embedding):
-        return table
-    values, vectors = torch.linalg.eigh(table.T @ table)
-    kept = values > 1e-10 * values.max()
-    return (table @ vectors[:, kept]) * values[kept].rsqrt()
-
-
-def _verdict(rows: list[Row], space: Space, sigma_of: Schedule, points: Tensor, tokens: Tensor) -> Verdict:
+def _verdict(rows: list[Row], isotropic: bool, judge: Callable[[float], tuple[float, float]]) -> Verdict:
     first, last = rows[0], rows[-1]
-    # moments at which most positions can be told and yet the noise is worth undoing
-    useful = [row for row in rows if row["identifiable"] > 0.1 and row["rank_of_network"] > 0.02]
-    blind = first["rank_of_network"] > 0.35  # noise that says nothing from the start
-    share = len(useful) / len(rows)
-    dissonant = share < 0.25 or blind
     about = (
         f"Vocabulary {first['vocab_size']:,}, width {first['width']}, noise in the {first['space'].lower()} space: "
         f"the schedule says r = {first['rank_of_schedule']:.2g} to {last['rank_of_schedule']:.2g}, the network sees "
         f"{first['rank_of_network']:.2g} to {last['rank_of_network']:.2g}, and {100 * first['identifiable']:.0f}% to "
         f"{100 * last['identifiable']:.0f}% of the positions can be told"
     )
-    if not dissonant:
-        return Verdict(False, f"{about}: not in temporal dissonance.")
-    low, high = (float(exact.rank(_sigma_for(points, tokens, rank))) for rank in (0.05, 0.4))
-    better = [] if isinstance(space, Embedding) else ["noise in the embedding space, where r means what it says"]
-    if low > 1e-9:  # below, a range of ranks cannot say how little noise it should be
-        better = [f"rank_min {low:.2g} and rank_max {high:.2g}, of which the network sees 0.05 to 0.4", *better]
-    return Verdict(True, f"{about}: in temporal dissonance; try {', or '.join(better)}.")
+    if last["rank_of_network"] < _WORTH:
+        return Verdict(False, False, f"{about}: too little noise to learn from; {_advice(rows, isotropic, judge)}.")
+    # moments at which some positions can be told and yet the noise is worth undoing; noise that says nothing is not
+    useful = [r for r in rows if r["identifiable"] > _TOLD and r["rank_of_network"] > _WORTH]
+    if first["rank_of_network"] < 0.35 and len(useful) >= 0.25 * len(rows):
+        return Verdict(True, False, f"{about}: not in temporal dissonance.")
+    return Verdict(False, True, f"{about}: in temporal dissonance; {_advice(rows, isotropic, judge)}.")
 
 
-def _sigma_for(points: Tensor, tokens: Tensor, rank: float) -> float:
-    """The noise at which the network sees a rank degradation, by bisection in log sigma."""
-    low, high = math.log(1e-4), math.log(1e4)
-    for _ in range(40):
+def _advice(rows: list[Row], isotropic: bool, judge: Callable[[float], tuple[float, float]]) -> str:
+    """A range of noise that the same rule would pass, if there is one."""
+    masked = rows[0]["open"] < 0.5
+    low = _level(lambda s: judge(s)[0] > (0.05 if masked else 2 * _WORTH))
+    # a mask keeps positions to tell; without one they must survive the noise
+    high = _level(lambda s: judge(s)[0] > 0.4) if masked else _level(lambda s: judge(s)[1] < _TOLD)
+    other = "" if isotropic else "; or noise in the embedding space, where r means what it says"
+    if not 0 < low < 0.8 * high:
+        return "no range of noise helps here without a mask: use candi or mdlm" + other
+    ranks = f"rank_min {float(exact.rank(low)):.2g}, rank_max {float(exact.rank(high)):.2g}"
+    return f"try sigma from {low:.2g} to {high:.2g} ({ranks})" + other
+
+
+def _level(above: Callable[[float], bool]) -> float:
+    """The noise from which on something holds, by bisection in log sigma."""
+    low, high = math.log(1e-3), math.log(1e3)
+    for _ in range(18):  # to a ten-thousandth of it
         middle = (low + high) / 2
-        seen = exact.rank_embedding(points, tokens[:16], torch.tensor([math.exp(middle)]), "l2").mean()
-        low, high = (low, middle) if float(seen) > rank else (middle, high)
+        low, high = (low, middle) if above(math.exp(middle)) else (middle, high)
     return math.exp((low + high) / 2)

@@ -21,6 +21,17 @@ def load_table(source: str) -> Float[Tensor, "V D"]:
 
     or of SmolLM2 where its wheel is installed.
     """
+    table = _read(source)
+    if table.dim() != 2 or min(table.shape) < 2:
+        raise UserError(
+            f"The table of {source} has shape {list(table.shape)}; token vectors are [V, D], 2 by 2 at least."
+        )
+    if not bool(table.isfinite().all()) or not bool(table.any()):
+        raise UserError(f"The table of {source} is all zero or not finite; it holds no token vectors.")
+    return table
+
+
+def _read(source: str) -> Tensor:
     if source == SMOLLM2:
         return _gguf(_smollm2())
     path, _, name = source.partition(".safetensors:")
@@ -43,10 +54,6 @@ def _safetensors(path: Path, name: str) -> Tensor:
             table: Tensor = file.get_tensor(chosen)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); it is damaged or no safetensors file.") from None
-    if table.dim() != 2:
-        raise UserError(
-            f"{chosen} in {path} has shape {list(table.shape)}; a table of token vectors has two dimensions."
-        )
     return table.float()
 
 

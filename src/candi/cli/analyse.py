@@ -104,24 +104,33 @@ def _schedule(given: Namespace) -> Made:
     if given.draws < 2:
         raise UserError(f"--draws must be at least 2, not {given.draws}.")
     model = load(given.run, "cpu")
-    rows, verdict = studies.schedule(model.denoiser.method, _tokens(model, given.run, given.text), given.draws)
-    return rows, plots.schedule(rows), verdict.sentence
+    tokens, note = _tokens(model, Path(given.run).expanduser(), given.text)
+    rows, verdict = studies.schedule(model.denoiser.method, tokens, given.draws)
+    return rows, plots.schedule(rows), verdict.sentence + note
 
 
-def _tokens(model: Model, run: str, text: str | None) -> Tensor:
-    """Tokens of the text, else of the run's data, else one of each."""
-    record = Path(run).expanduser() / SETTINGS
-    source, field = text, "text"
-    if source is None and record.exists():
-        settings = read_json(record)["settings"]
-        source, field = settings["data"], settings["text_field"]
+def _tokens(model: Model, run: Path, text: str | None) -> tuple[Tensor, str]:
+    """Tokens of the text, else of the run's data, else one of each, which the note then says."""
+    source, field = (text, "text") if text is not None else _data(run)
     if source is None:
-        return torch.arange(model.tokenizer.vocab_size)
+        return torch.arange(model.tokenizer.vocab_size), " (No text was given: every token counts once.)"
     piece = next(iter(Corpus(source, field).pieces()), None)
     ids = model.tokenizer.encode(piece.text[:_CHARACTERS] if piece else "")
     if not len(ids):
         raise UserError(f"{source!r} holds no text to look at; give some with --text.")
-    return torch.as_tensor(ids)
+    return torch.as_tensor(ids), ""
+
+
+def _data(run: Path) -> tuple[str | None, str]:
+    """What a run, or the run of a checkpoint, was trained on."""
+    for folder in (run, run.parent.parent):
+        if (folder / SETTINGS).exists():
+            record = read_json(folder / SETTINGS)
+            settings = record.get("settings") if isinstance(record, dict) else None
+            if not isinstance(settings, dict) or "data" not in settings:
+                raise UserError(f"{folder / SETTINGS} is damaged; say with --text what to look at.")
+            return settings["data"], settings.get("text_field", "text")
+    return None, "text"
 
 
 _MADE: dict[str, Callable[[Namespace], Made]] = {
