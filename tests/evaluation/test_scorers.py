@@ -1,0 +1,86 @@
+import math
+
+import pytest
+import torch
+
+from candi.errors import UserError
+from candi.evaluation.scorers import CausalScorer, RunScorer, counted_tokens, load_scorer, rank_correlation
+from candi.loading import load
+from tests.training.runs import train_here
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A GPT-2 of letters, saved as transformers saves one."""
+    transformers = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    backend = Tokenizer(models.WordLevel({"<end>": 0, "a": 1, "b": 2, "c": 3}, unk_token="<end>"))
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<end>")
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=4, n_positions=16, n_embd=8, n_layer=1, n_head=2)
+    path = tmp_path_factory.mktemp("scorer")
+    transformers.GPT2LMHeadModel(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def test_scores_are_those_of_the_model_one_text_at_a_time(folder):
+    """Whatever the batch and the padding; the context is the model's where that is shorter."""
+    texts = ["abcabc", "ba", "", "c", "abc" * 20]
+    scorer = load_scorer(str(folder), batch=3)
+    assert isinstance(scorer, CausalScorer)
+    found = scorer.score(texts)
+    assert found.tokens.tolist() == [5, 1, 0, 0, 15]
+    for text, nats in zip(texts, found.nats.tolist(), strict=True):
+        ids = torch.tensor([[" abc".index(letter) for letter in text[:16]]])
+        expected = 0.0
+        if ids.shape[1] > 1:
+            log_p = torch.log_softmax(scorer.model(ids).logits[0, :-1], -1)
+            expected = -float(log_p.gather(-1, ids[0, 1:, None]).sum())
+        assert nats == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert found.perplexity() == pytest.approx(math.exp(float(found.nats.sum()) / 21))
+    assert scorer.identity["context"] == 16
+    assert math.isnan(scorer.score(["", "a"]).perplexity())
+
+
+def test_only_the_first_end_counts():
+    ids = torch.tensor([[1, 0, 0, 2, 0], [1, 2, 3, 1, 1]])
+    assert counted_tokens(ids, 0).tolist() == [[True, True, False, True, False], [True] * 5]
+    assert counted_tokens(ids, None).all()
+
+
+def test_a_run_of_our_own_scores_by_its_likelihood(tmp_path):
+    run = tmp_path / "ar"
+    train_here(run, method="ar", steps=20)
+    scorer = load_scorer(str(run), batch=2)
+    assert isinstance(scorer, RunScorer)
+    texts = ["the list", "a", "import"]
+    found = scorer.score(texts)
+    assert found.tokens.tolist() == [8, 1, 6]
+    alone = [float(scorer.score([text]).nats) for text in texts]
+    assert found.nats.tolist() == pytest.approx(alone, rel=1e-4)
+    letters = scorer.model.tokenizer.vocab_size
+    every = [scorer.model.tokenizer.decode([i]) for i in range(letters)]
+    total = torch.exp(-scorer.score(every).nats).sum()
+    assert float(total) == pytest.approx(1, abs=0.02)  # p(x_1) over the alphabet
+
+
+def test_what_is_no_scorer_is_refused(tmp_path):
+    train_here(tmp_path / "run", steps=2)
+    with pytest.raises(UserError, match="no causal model"):
+        RunScorer(load(tmp_path / "run", "cpu"), "run")
+    with pytest.raises(UserError, match="cannot be loaded"):
+        load_scorer(str(tmp_path / "nothing"))
+
+
+def test_rank_correlation():
+    x = torch.tensor([3.0, 1.0, 2.0, 2.0])
+    assert rank_correlation(x, x.exp()) == pytest.approx(1)
+    assert rank_correlation(x, -x) == pytest.approx(-1)
+    assert abs(rank_correlation(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([2.0, 4.0, 1.0, 3.0]))) < 0.01
+    with pytest.raises(UserError):
+        rank_correlation(x[:1], x[:1])
