@@ -129,8 +129,8 @@ the next.
   numbers than an exponential race.
 - **Projected noise.** The Cholesky factor of W^T W is computed once for the same weights, in a training step and in
   sampling. Its gradient needs no derivative of the factor: see `spaces.py`.
-- **No waiting.** Open positions are gathered into a fixed room, larger than their number with a chance of 1e-14: shapes
-  never change, nothing is compiled twice, and the CPU runs ahead of the GPU.
+- **No waiting.** Open positions are gathered into a fixed room, which they overflow with a chance of 1e-14 (training
+  would then stop, not go wrong): shapes never change, nothing is compiled twice, and the CPU runs ahead of the GPU.
 - **Sampling.** Trunk and head are rounded to bf16 once; embedding and trunk are compiled; small batches replay a CUDA
   graph; positions are counted before the network is launched, not after.
 

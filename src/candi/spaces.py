@@ -7,7 +7,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ from candi.types import Hidden, LogProbs, Mask, Times, Tokens, Values
 
 
 class Space(ABC):
+    isotropic: ClassVar[bool] = False  # is the noise that the network sees the same in all directions?
+
     def __init__(self, codebook: Codebook) -> None:
         self.codebook = codebook
 
@@ -138,6 +140,8 @@ class Projected(Space):
 
 class Embedding(Space):
     """y = w_x + sigma z with isotropic z: rank degradation means the same at any V."""
+
+    isotropic = True
 
     @property
     def power(self) -> float:

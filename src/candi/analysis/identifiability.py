@@ -18,6 +18,7 @@ from torch import Tensor
 
 from candi import schedules
 from candi.errors import UserError, unknown
+from candi.spaces import SPACES
 
 Measure = Literal["dot", "l2"]
 Values = Tensor | float
@@ -204,12 +205,17 @@ def network_rank(
     d = w_i - w_j, so this is mean_j Phi(-m_ij/(2 sigma)): exact for the table. For V <= D and one-hot noise m = sqrt 2
     and it is `rank(sigma)`; for V >> D it leaves m^2 = 2 D/V on average, and the network sees far less than r says.
     """
-    if space not in ("onehot", "projected", "embedding"):
-        raise unknown("space", space, ("onehot", "projected", "embedding"))
-    points = _table(table) if space == "embedding" else whitened(table)
+    points = as_seen(table, space)
     chosen = torch.arange(len(table), device=table.device) if tokens is None else tokens
     beaten = _over_others(points, chosen, sigma, "l2", lambda margin: _phi(-margin))
     return beaten / (len(table) - 1)
+
+
+def as_seen(table: Float[Tensor, "V D"], space: str) -> Float[Tensor, "V K"]:
+    """Token vectors in coordinates in which the noise that the network sees is isotropic."""
+    if space not in SPACES:
+        raise unknown("space", space, SPACES)
+    return _table(table) if SPACES[space].isotropic else whitened(table)
 
 
 def whitened(table: Float[Tensor, "V D"]) -> Float[Tensor, "V K"]:

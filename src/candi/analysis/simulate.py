@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from candi.analysis.identifiability import Measure, Values, _at_least_two, _fit, _positive, _table, whitened
+from candi.analysis.identifiability import Measure, Values, _at_least_two, _fit, _positive, _table, as_seen
 from candi.errors import UserError, unknown
 from candi.rng import Rng, derive
 
@@ -113,10 +113,7 @@ def simulate_network(
 
     Its rank is `network_rank` by chance.
     """
-    if space not in ("onehot", "projected", "embedding"):
-        raise unknown("space", space, ("onehot", "projected", "embedding"))
-    points = _table(table) if space == "embedding" else whitened(table)
-    return simulate_table(points, tokens, sigma, draws, "l2", seed)
+    return simulate_table(as_seen(table, space), tokens, sigma, draws, "l2", seed)
 
 
 def simulate_win_rate(

@@ -14,7 +14,6 @@ from candi.analysis.simulate import simulate, simulate_table
 from candi.errors import UserError
 from candi.methods.base import Method
 from candi.rng import derive
-from candi.spaces import Embedding
 
 Row = dict[str, Any]
 
@@ -159,7 +158,7 @@ def schedule(
         raise UserError(f"{type(method).__name__} has no Gaussian noise, so there is no schedule of it to look at.")
     space, sigma_of = found
     table = space.codebook.rows().detach().cpu()
-    points = table.double() if isinstance(space, Embedding) else exact.whitened(table)
+    points = table.double() if space.isotropic else exact.whitened(table)
     some = tokens[torch.randperm(len(tokens), generator=torch.Generator().manual_seed(seed))[:most]]
     kinds, times = some.unique(return_counts=True)
     weights = times.double() / times.sum()
@@ -191,7 +190,7 @@ def schedule(
         told = 1 - simulate_table(points, kinds[:6], one, draws, "l2", seed).corruption.mean()
         return float(exact.rank_embedding(points, kinds[:6], one, "l2").mean()), float(told)
 
-    return rows, _verdict(rows, isinstance(space, Embedding), judge)
+    return rows, _verdict(rows, space.isotropic, judge)
 
 
 def _verdict(rows: list[Row], isotropic: bool, judge: Callable[[float], tuple[float, float]]) -> Verdict:

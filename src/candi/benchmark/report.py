@@ -37,13 +37,14 @@ class Report:
     def __post_init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
 
-    def add(self, what: str, measured: Measured, tokens: int, **sizes: Any) -> dict[str, Any]:
+    def add(self, what: str, measured: Measured, **sizes: Any) -> dict[str, Any]:
+        """A row; `sizes` hold batch and length, whose product is what was made or learned from."""
         row = {
             "what": what,
             **sizes,
             "milliseconds": round(1e3 * measured.seconds, 3),
             "spread": round(measured.spread, 3),
-            "tokens_per_second": round(tokens / measured.seconds),
+            "tokens_per_second": round(sizes["batch"] * sizes["length"] / measured.seconds),
             "memory_gb": round(measured.memory / 1e9, 3),
         }
         self.rows.append(row)

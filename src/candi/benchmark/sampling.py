@@ -24,11 +24,7 @@ from candi.rng import Rng
 from candi.sampling.engine import Engine
 from candi.sampling.walk import Denoise, stepper, walk
 
-_KINDS: dict[str, tuple[str, dict[str, str]]] = {
-    "candi, approximate": ("candi", {"inference": "approximate"}),
-    "candi, exact": ("candi", {"inference": "exact"}),
-    "mdlm": ("mdlm", {}),
-}
+_LINE = "candi, approximate"  # drawn over the steps
 
 
 def bench_sample(settings: BenchSettings) -> Report:
@@ -75,60 +71,60 @@ class Sampler:
         return last[0].tokens
 
     @property
-    def tokens(self) -> int:
-        return self.batch * self.length
-
-    @property
     def sizes(self) -> dict[str, int]:
         return {"batch": self.batch, "length": self.length, "vocab_size": self.vocab_size}
 
 
 def _compare(settings: BenchSettings, report: Report, batch: int) -> None:
-    device, found = settings.target, {}
-    for method in ("candi", "mdlm"):
-        with fresh():
-            sampler = Sampler(
-                settings.trunk, settings.vocab_size, settings.length, batch, device, method, settings.compiled
-            )
-            for kind, (of, options) in _KINDS.items():
-                if of != method:
-                    continue
-                found[kind] = _timed(sampler, report, kind, 16, settings.repeats, **options)
-                if device.type == "cuda":
-                    report.find(f"profile, {kind}", shares(partial(sampler, 16, **options), 1))
-                if kind == "candi, exact":
-                    continue
-                for steps in (8, 32, 64, 128):
-                    if steps <= settings.most_steps:
-                        _timed(sampler, report, kind, steps, 1, **options)
-            if method == "mdlm":
-                kind = "mdlm, drawing at every open position"
-                with patch.object(Prediction, "at", lambda self, where: self):
-                    found[kind] = _timed(sampler, report, kind, 16, settings.repeats)
-    approximate = found["candi, approximate"]
-    report.find("candi exact / approximate, tokens per second at 16 steps", approximate / found["candi, exact"])
-    report.find("candi approximate / mdlm, sampling step at 16 steps", approximate / found["mdlm"])
-    everywhere = found["mdlm, drawing at every open position"]
+    def at_16(sampler: Sampler, kind: str, **options: str) -> float:
+        seconds = _timed(sampler, report, kind, 16, settings.repeats, **options)
+        if settings.target.type == "cuda":
+            report.find(f"profile, {kind}", shares(partial(sampler, 16, **options), 1))
+        return seconds
+
+    def line(sampler: Sampler, kind: str, **options: str) -> None:
+        for steps in (8, 32, 64, 128):
+            if steps <= settings.most_steps:
+                _timed(sampler, report, kind, steps, 1, **options)
+
+    with fresh():
+        sampler = _sampler(settings, batch, "candi")
+        approximate = at_16(sampler, _LINE, inference="approximate")
+        line(sampler, _LINE, inference="approximate")
+        exact = at_16(sampler, "candi, exact", inference="exact")
+        del sampler
+    with fresh():
+        sampler = _sampler(settings, batch, "mdlm")
+        mdlm = at_16(sampler, "mdlm")
+        line(sampler, "mdlm")
+        with patch.object(Prediction, "at", lambda self, where: self):
+            everywhere = at_16(sampler, "mdlm, drawing at every open position")
+        del sampler
+    report.find("candi exact / approximate, tokens per second at 16 steps", approximate / exact)
+    report.find("candi approximate / mdlm, sampling step at 16 steps", approximate / mdlm)
     report.find("candi approximate / mdlm drawing at every open position", approximate / everywhere)
+
+
+def _sampler(settings: BenchSettings, batch: int, method: str) -> Sampler:
+    sizes = settings.vocab_size, settings.length, batch, settings.target
+    return Sampler(settings.trunk, *sizes, method, settings.compiled)
 
 
 def _long(settings: BenchSettings, report: Report, batch: int) -> None:
     """Last, because they take longest."""
-    kind = "candi, approximate"
-    method, options = _KINDS[kind]
     counts = [steps for steps in (256, 512, 1024) if steps <= settings.most_steps]
     if counts:
         with fresh():
-            sizes = settings.trunk, settings.vocab_size, settings.length, batch, settings.target
-            sampler = Sampler(*sizes, method, settings.compiled)
-            sampler(1, **options)
+            sampler = _sampler(settings, batch, "candi")
+            sampler(1, inference="approximate")
             for steps in counts:
-                _timed(sampler, report, kind, steps, 1, **options)
+                _timed(sampler, report, _LINE, steps, 1, inference="approximate")
+            del sampler
 
 
 def _timed(sampler: Sampler, report: Report, kind: str, steps: int, repeats: int, **options: str) -> float:
     measured = measure(lambda: sampler(steps, **options), sampler.device, repeats, warm_up=1 if steps <= 64 else 0)
-    report.add(f"{kind}, {steps} steps", measured, sampler.tokens, kind=kind, steps=steps, **sampler.sizes)
+    report.add(f"{kind}, {steps} steps", measured, kind=kind, steps=steps, **sampler.sizes)
     return measured.seconds
 
 
@@ -148,7 +144,7 @@ def _plain(settings: BenchSettings, report: Report, batch: int) -> None:
             kind = f"plain reference, {'exact' if exact else 'approximate'}"
             measured = measure(call, device, 1, warm_up=1 if device.type == "cuda" else 0)
             sizes = {"batch": batch, "length": settings.length, "vocab_size": settings.vocab_size}
-            row = report.add(f"{kind}, 16 steps", measured, batch * settings.length, kind=kind, steps=16, **sizes)
+            row = report.add(f"{kind}, 16 steps", measured, kind=kind, steps=16, **sizes)
         pace = ours[f"candi, {'exact' if exact else 'approximate'}"] / row["tokens_per_second"]
         report.find(f"candi / {kind}, tokens per second at 16 steps", pace)
 
@@ -180,7 +176,7 @@ def _cached(settings: BenchSettings, report: Report, batch: int) -> None:
             measured: Measured = measure(call, device, 1, warm_up=0)
         kind = "autoregressive, KV cache (transformers)"
         sizes = {"batch": batch, "length": settings.length, "vocab_size": settings.vocab_size}
-        report.add(kind, measured, batch * settings.length, kind=kind, **sizes)
+        report.add(kind, measured, kind=kind, **sizes)
 
 
 def _growth(settings: BenchSettings, report: Report, batch: int) -> None:
@@ -190,6 +186,4 @@ def _growth(settings: BenchSettings, report: Report, batch: int) -> None:
         with fresh():
             sampler = Sampler(settings.trunk, vocab_size, length, size, settings.target, "candi", False)
             measured = measure(partial(sampler, 8, inference="approximate"), settings.target, 2, warm_up=1)
-            report.add(
-                f"growth: V {vocab_size:,}, length {length}, batch {size}", measured, sampler.tokens, **sampler.sizes
-            )
+            report.add(f"growth: V {vocab_size:,}, length {length}, batch {size}", measured, **sampler.sizes)

@@ -1,6 +1,7 @@
 """The training step: ours against the plain reference, CANDI against MDLM, one idea at a time, and how it grows."""
 
 import dataclasses
+import importlib.util
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -31,6 +32,10 @@ from candi.training.devices import connect
 from candi.training.feed import Feed
 from candi.training.learner import Learner
 from candi.training.settings import TrainSettings
+
+_TORCHS = (
+    importlib.util.find_spec("torch.nn.modules.linear_cross_entropy") is not None
+)  # newer than the oldest torch we take
 
 
 def bench_train(settings: BenchSettings) -> Report:
@@ -88,10 +93,6 @@ class Trainer:
         self.step += 1
 
     @property
-    def tokens(self) -> int:
-        return self.batch * self.length
-
-    @property
     def sizes(self) -> dict[str, int]:
         return {"batch": self.batch, "length": self.length, "vocab_size": self.vocab_size}
 
@@ -111,24 +112,26 @@ def model_flops(trunk: TrunkSettings, vocab_size: int, length: int, open_share: 
 
 
 def _methods(settings: BenchSettings, report: Report, batch: int, peak: float) -> None:
-    paces = {}
-    for method in ("candi", "mdlm"):
-        with fresh():
-            trainer = Trainer(
-                settings.trunk, settings.vocab_size, settings.length, batch, settings.target, method,
-                compile=settings.compiled,
-            )  # fmt: skip
-            measured = timed(trainer, settings.repeats)
-            row = report.add(f"{method}, batch {batch}", measured, trainer.tokens, **trainer.sizes)
-            paces[method] = measured.seconds
-            if method == "candi":
-                flops = model_flops(settings.trunk, settings.vocab_size, settings.length) * row["tokens_per_second"]
-                report.find(f"model TFLOP/s, batch {batch}", flops / 1e12)
-                report.find(f"share of the matrix product's rate, batch {batch}", flops / peak)
-                _quietness(trainer, report, batch)
-                if settings.target.type == "cuda":
-                    report.find(f"profile, batch {batch}", shares(trainer))
-    report.find(f"candi / mdlm, training step, batch {batch}", paces["candi"] / paces["mdlm"])
+    def trainer_of(method: str) -> Trainer:
+        sizes = settings.vocab_size, settings.length, batch, settings.target
+        return Trainer(settings.trunk, *sizes, method, compile=settings.compiled)
+
+    with fresh():
+        trainer = trainer_of("candi")
+        candi = report.add(f"candi, batch {batch}", timed(trainer, settings.repeats), **trainer.sizes)
+        flops = model_flops(settings.trunk, settings.vocab_size, settings.length) * candi["tokens_per_second"]
+        report.find(f"model TFLOP/s, batch {batch}", flops / 1e12)
+        report.find(f"share of the matrix product's rate, batch {batch}", flops / peak)
+        _quietness(trainer, report, batch)
+        if settings.target.type == "cuda":
+            report.find(f"profile, batch {batch}", shares(trainer))
+        del trainer
+    with fresh():
+        trainer = trainer_of("mdlm")
+        mdlm = report.add(f"mdlm, batch {batch}", timed(trainer, settings.repeats), **trainer.sizes)
+        del trainer
+    ratio = candi["milliseconds"] / mdlm["milliseconds"]
+    report.find(f"candi / mdlm, training step, batch {batch}", ratio)
 
 
 def _quietness(trainer: Trainer, report: Report, batch: int) -> None:
@@ -155,7 +158,7 @@ def _gram(settings: BenchSettings, report: Report, batch: int) -> None:
             options=CandiSettings(space="projected"), compile=settings.compiled,
         )  # fmt: skip
         measured = timed(trainer, settings.repeats)
-        report.add(f"candi, one-hot noise by its Gram factor, batch {batch}", measured, trainer.tokens, **trainer.sizes)
+        report.add(f"candi, one-hot noise by its Gram factor, batch {batch}", measured, **trainer.sizes)
         factor = measure(lambda: _factored(trainer), settings.target, settings.repeats).seconds
         report.find(f"Gram factor and its gradient, share of a step, batch {batch}", factor / measured.seconds)
 
@@ -177,7 +180,7 @@ def _plain(settings: BenchSettings, report: Report, batch: int) -> None:
         x0 = torch.randint(settings.vocab_size, (batch, settings.length), device=device)
         measured = measure(lambda: training.step(x0), device, settings.repeats, warm_up=1)
         sizes = {"batch": batch, "length": settings.length, "vocab_size": settings.vocab_size}
-        report.add(f"plain reference, batch {batch}", measured, x0.numel(), **sizes)
+        report.add(f"plain reference, batch {batch}", measured, **sizes)
     ours = next(row for row in report.rows if row["what"] == f"candi, batch {batch}")
     report.find(f"plain reference / candi, batch {batch}", 1e3 * measured.seconds / ours["milliseconds"])
 
@@ -199,7 +202,7 @@ def _ablation(settings: BenchSettings, report: Report, batch: int) -> None:
         }
     if settings.compiled:
         ideas["trunk not compiled"] = (_nothing, {"compile": False})
-    if hasattr(F, "linear_cross_entropy"):
+    if _TORCHS:
         ideas["torch's linear_cross_entropy"] = (_torchs, {})
     whole = next(row for row in report.rows if row["what"] == f"candi, batch {batch}")
     for name, (change, other) in ideas.items():
@@ -214,7 +217,7 @@ def _ablation(settings: BenchSettings, report: Report, batch: int) -> None:
             except torch.cuda.OutOfMemoryError:
                 report.find(f"{name}: does not fit, batch {batch}", True)
                 continue
-            report.add(f"with {name}, batch {batch}", measured, trainer.tokens, **trainer.sizes)
+            report.add(f"with {name}, batch {batch}", measured, **trainer.sizes)
             report.find(f"{name}: times slower, batch {batch}", 1e3 * measured.seconds / whole["milliseconds"])
     torch.use_deterministic_algorithms(False)
 
@@ -229,7 +232,7 @@ def _growth(settings: BenchSettings, report: Report, batch: int) -> None:
             parameters = sum(p.numel() for p in trainer.learner.parameters)
             measured = timed(trainer, 2)
             row = report.add(
-                f"growth: V {vocab_size:,}, length {length}, batch {size}", measured, trainer.tokens,
+                f"growth: V {vocab_size:,}, length {length}, batch {size}", measured,
                 parameters=parameters, **trainer.sizes,
             )  # fmt: skip
             if (length, size) == (settings.length, batch):

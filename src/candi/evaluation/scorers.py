@@ -50,7 +50,8 @@ class CausalScorer:
 
     def __init__(self, model: Any, tokenizer: Any, name: str, *, context: int = 1024, batch: int = 8) -> None:
         self.model, self.tokenizer, self.name = model.eval(), tokenizer, name
-        self.context = min(context, getattr(model.config, "max_position_embeddings", context))
+        sizes = model.config.to_dict()  # two names for the longest text, as the architecture has it
+        self.context = min(context, sizes.get("max_position_embeddings", sizes.get("n_positions", context)))
         self.batch = batch
 
     @property
