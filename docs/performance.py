@@ -131,8 +131,9 @@ the next.
   sampling. Its gradient needs no derivative of the factor: see `spaces.py`.
 - **No waiting.** Open positions are gathered into a fixed room, which they overflow with a chance of 1e-14 (training
   would then stop, not go wrong): shapes never change, nothing is compiled twice, and the CPU runs ahead of the GPU.
-- **Sampling.** Trunk and head are rounded to bf16 once; embedding and trunk are compiled; small batches replay a CUDA
-  graph; positions are counted before the network is launched, not after.
+- **Memory for time.** `--keep_activations 1` keeps all that the backward pass needs, less computes the rest again.
+- **Sampling.** Trunk and head are rounded to bf16 once; embedding and trunk are compiled, their block sizes tuned;
+  small batches replay a CUDA graph; the number of open positions is fetched while the network runs.
 
 CANDI's step in sampling draws at every open position, because those that stay noisy move towards their draw. Masked
 diffusion needs draws only where it reveals, and our MDLM makes only those: so it is compared both ways."""

@@ -44,7 +44,7 @@ def bench_train(settings: BenchSettings) -> Report:
     report.find("matrix product, TFLOP/s", peak / 1e12)
     usual = {"paper": (16, 128), "small": (8,), "toy": (2,)}[settings.scale]
     for batch in settings.batches(*usual):
-        _methods(settings, report, batch, peak)
+        _methods(settings, report, batch, peak, _kept(batch))
     first = settings.batches(*usual)[0]
     _gram(settings, report, settings.batches(*usual)[-1])
     _plain(settings, report, first)
@@ -69,13 +69,14 @@ class Trainer:
     options: MethodSettings | None = None
     compile: bool = False
     deterministic: bool = False
+    keep_activations: float = 0.85
 
     def __post_init__(self) -> None:
         folder = Path(tempfile.gettempdir())
         settings = TrainSettings(
             data="", out=folder, method=self.method, settings=self.options, model=self.trunk, length=self.length,
-            batch=self.batch, devices=1, compile=self.compile, deterministic=self.deterministic, steps=10**6,
-            accelerator="cuda" if self.device.type == "cuda" else "cpu",
+            batch=self.batch, devices=1, compile=self.compile, keep_activations=self.keep_activations,
+            deterministic=self.deterministic, steps=10**6, accelerator="cuda" if self.device.type == "cuda" else "cpu",
         )  # fmt: skip
         fabric = connect(settings)
         fabric.launch()
@@ -111,15 +112,21 @@ def model_flops(trunk: TrunkSettings, vocab_size: int, length: int, open_share: 
     return 3.0 * (linear + attention + 2 * open_share * vocab_size * trunk.width)
 
 
-def _methods(settings: BenchSettings, report: Report, batch: int, peak: float) -> None:
+def _kept(batch: int) -> float:
+    """Small batches are for small memory, large ones for speed."""
+    return 1.0 if batch >= 128 else 0.85
+
+
+def _methods(settings: BenchSettings, report: Report, batch: int, peak: float, kept: float) -> None:
     def trainer_of(method: str) -> Trainer:
         sizes = settings.vocab_size, settings.length, batch, settings.target
-        return Trainer(settings.trunk, *sizes, method, compile=settings.compiled)
+        return Trainer(settings.trunk, *sizes, method, compile=settings.compiled, keep_activations=kept)
 
     with fresh():
         trainer = trainer_of("candi")
         candi = report.add(f"candi, batch {batch}", timed(trainer, settings.repeats), **trainer.sizes)
         flops = model_flops(settings.trunk, settings.vocab_size, settings.length) * candi["tokens_per_second"]
+        report.find(f"share of the activations kept, batch {batch}", kept)
         report.find(f"model TFLOP/s, batch {batch}", flops / 1e12)
         report.find(f"share of the matrix product's rate, batch {batch}", flops / peak)
         _quietness(trainer, report, batch)
@@ -155,7 +162,7 @@ def _gram(settings: BenchSettings, report: Report, batch: int) -> None:
     with fresh():
         trainer = Trainer(
             settings.trunk, settings.vocab_size, settings.length, batch, settings.target,
-            options=CandiSettings(space="projected"), compile=settings.compiled,
+            options=CandiSettings(space="projected"), compile=settings.compiled, keep_activations=_kept(batch),
         )  # fmt: skip
         measured = timed(trainer, settings.repeats)
         report.add(f"candi, one-hot noise by its Gram factor, batch {batch}", measured, **trainer.sizes)

@@ -28,8 +28,8 @@ class Places:
         return len(self._index)
 
     def counted(self) -> "Places":
-        """Made ready now. Before the network is launched that waits for little; after it, for all of it."""
-        _ = self._index
+        """Counted from now on, so that whoever asks after a network was launched need not wait for the network."""
+        _ = self._total
         return self
 
     @cached_property
@@ -38,11 +38,15 @@ class Places:
         return self.open.flatten().cumsum(0)
 
     @cached_property
+    def _total(self) -> "Tensor | _Arriving":
+        return _Arriving(self._count[-1]) if self.open.is_cuda else self._count[-1]
+
+    @cached_property
     def _index(self) -> Tensor:
         """Where row i lies: the first position by which i + 1 are open."""
         count = self._count
         if self.room is None:
-            rows = int(count[-1])
+            rows = int(self._total)
         else:
             rows = min(self.room, len(count))
             torch._assert_async(count[-1] <= rows)
@@ -73,6 +77,19 @@ class Places:
         if not len(rows):
             return rows.new_zeros(len(open), *rows.shape[1:])
         return _masked(rows.index_select(0, (self._count - 1).clamp(0, len(rows) - 1)), open)
+
+
+class _Arriving:
+    """A number on its way from the GPU: to read it waits for what was launched before, not for what came after."""
+
+    def __init__(self, number: Tensor) -> None:
+        self.copy = number.to("cpu", non_blocking=True)
+        self.arrived = torch.cuda.Event()
+        self.arrived.record()
+
+    def __int__(self) -> int:
+        self.arrived.synchronize()
+        return int(self.copy)
 
 
 def room_for(share: Float[Tensor, "B"], length: int) -> int:

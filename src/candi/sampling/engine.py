@@ -31,7 +31,7 @@ class Engine:
         self.trunk = copy.deepcopy(denoiser.trunk).to(torch.bfloat16)
         self.trunk.clock = denoiser.trunk.clock  # its sines need float32
         self._clock = denoiser.clock
-        self._features: Features = Replayed(torch.compile(self._run), _REPLAYED) if compile else self._run
+        self._features: Features = Replayed(_compiled(self._run), _REPLAYED) if compile else self._run
 
     def __call__(self, state: State) -> Prediction:
         features = self._features(state.t, state.known, state.tokens, state.values)
@@ -41,6 +41,11 @@ class Engine:
         state = State(t, known, tokens, values)
         features: Tensor = self.trunk(self.method.embed(state), self._clock(state))
         return features
+
+
+def _compiled(function: Features) -> Features:
+    # the compiler's first guess at a block size is far off for sums over the width: let it try some
+    return torch.compile(function, options={"coordinate_descent_tuning": True})
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,6 @@ def stepper(method: Method, **options: str | None) -> Step:
 def walk(denoise: Denoise, step: Step, state: State, times: Float[Tensor, "T"], rng: Rng) -> Iterator[State]:
     """z_1, ..., z_0: every state on the way, the given one first. The network runs when a step asks for it."""
     yield state
-    for s in times[1:]:
-        state = step(state, partial(denoise, state), s.to(state.t).expand_as(state.t), rng)
+    for s in times.to(state.t)[1:]:  # all at once: each would make the CPU wait for the device
+        state = step(state, partial(denoise, state), s.repeat(len(state.t)), rng)
         yield state

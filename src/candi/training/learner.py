@@ -20,7 +20,6 @@ from candi.training.settings import TrainSettings
 from candi.types import PerToken
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
-_KEPT = 0.85  # of the activations that torch.compile would keep by itself
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,7 @@ class Learner:
         self.names = [name for name, _ in denoiser.named_parameters()]
         self.method = denoiser.method
         if settings.compile if settings.compile is not None else fabric.device.type == "cuda":
-            # cheap pointwise work is done again in the backward pass, as long as that saves memory
-            torch._functorch.config.activation_memory_budget = _KEPT
+            torch._functorch.config.activation_memory_budget = settings.keep_activations
             denoiser.features = torch.compile(denoiser.features)  # type: ignore[method-assign]
         self.objective = fabric.setup(Objective(denoiser))
         self.parameters = list(self.objective.parameters())

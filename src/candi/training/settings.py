@@ -13,7 +13,8 @@ from candi.nets.transformer import TrunkSettings
 _FREE = {
     "out", "cache", "steps", "minutes", "micro_batch", "checkpoint_every", "keep", "log_every",
     "validate_every", "validate_windows", "sample_every", "samples", "sample_steps",
-    "accelerator", "devices", "nodes", "strategy", "precision", "compile", "deterministic",
+    "accelerator", "devices", "nodes", "strategy", "precision", "compile", "keep_activations",
+    "deterministic",
 }  # fmt: skip
 
 
@@ -58,6 +59,8 @@ class TrainSettings:
         strategy: auto, ddp (copies of the model) or fsdp (pieces of it).
         precision: auto is bf16-mixed on CUDA and float32 elsewhere.
         compile: Compile the trunk with torch.compile, which takes a minute at the start; by default on a GPU.
+        keep_activations: Of what a compiled trunk would keep for the backward pass, the share that it may. The rest is
+            computed again: 1 is fastest, less needs less memory.
         deterministic: The same run gives the same weights on a GPU too, a little slower. A CPU does in any case.
         model: The transformer.
         settings: Of the method.
@@ -99,6 +102,7 @@ class TrainSettings:
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     precision: Literal["auto", "32-true", "bf16-mixed", "64-true"] = "auto"
     compile: bool | None = None
+    keep_activations: float = 0.85
     deterministic: bool = True
     model: TrunkSettings = field(default_factory=TrunkSettings)
     settings: MethodSettings | None = None
@@ -121,6 +125,8 @@ class TrainSettings:
         for name in ("beta1", "beta2", "ema", "valid_fraction"):
             if not 0 <= values[name] < 1:
                 raise UserError(f"--{name} must be in [0, 1), not {values[name]}.")
+        if not 0 <= self.keep_activations <= 1:
+            raise UserError(f"--keep_activations must be in [0, 1], not {self.keep_activations}.")
         if self.seed >= 2**63:
             raise UserError(f"--seed must be below 2^63, not {self.seed}.")
         if self.micro_batch is not None:
