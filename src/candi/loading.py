@@ -4,10 +4,11 @@ import sys
 from pathlib import Path
 
 import torch
+from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError
 
 from candi.errors import UserError
-from candi.model import CONFIG, Model, read_model
+from candi.model import CONFIG, TOKENIZER, WEIGHTS, Model, read_model
 from candi.training import checkpoint
 
 _HUB = "hf:"
@@ -15,10 +16,26 @@ _HUB = "hf:"
 
 def load(path: str | Path, device: torch.device | str = "auto") -> Model:
     """The model of a run (its newest intact checkpoint), of a checkpoint's folder, or of the hub (hf:OWNER/NAME)."""
-    device = _device(device)
+    device = device_named(device)
     if str(path).startswith(_HUB):
         return _from_hub(str(path).removeprefix(_HUB), device)
     return read_model(find(Path(path).expanduser()), device)
+
+
+def locate(source: str) -> Path:
+    """The folder of a model's files, fetched from the hub if it is there."""
+    if not source.startswith(_HUB):
+        return find(Path(source).expanduser())
+    name = source.removeprefix(_HUB)
+    try:
+        return Path(snapshot_download(name, allow_patterns=[WEIGHTS, CONFIG, TOKENIZER]))
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise _unreachable(name, error) from None
+
+
+def _unreachable(name: str, error: Exception) -> UserError:
+    reason = str(error).strip().splitlines()[0]
+    return UserError(f"The model {name!r} cannot be fetched from the hub: {reason}")
 
 
 def _from_hub(name: str, device: torch.device) -> Model:
@@ -27,8 +44,7 @@ def _from_hub(name: str, device: torch.device) -> Model:
     except UserError:
         raise
     except (HfHubHTTPError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"The model {name!r} cannot be fetched from the hub: {reason}") from None
+        raise _unreachable(name, error) from None
     return model
 
 
@@ -47,7 +63,7 @@ def find(folder: Path) -> Path:
     raise UserError(f"{folder} is neither a run nor a checkpoint: it holds no config.json.")
 
 
-def _device(device: torch.device | str) -> torch.device:
+def device_named(device: torch.device | str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

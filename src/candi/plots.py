@@ -1,12 +1,16 @@
 """Every figure. Colours that colour-blind people can tell apart, labels instead of legends where there is room."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+from candi.evaluation.compare import Comparison
+from candi.evaluation.pareto import front
 
 # Okabe and Ito's palette
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -60,6 +64,46 @@ def speed(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> Figu
         axes.set_title(f"{machine['device']}: {about}", fontsize=9, loc="left", color="#444444")
         axes.legend(frameon=False)
     return figure
+
+
+def frontiers(comparison: Comparison) -> Figure:
+    """A panel for each number of steps: fronts with their bands, dominated points hollow."""
+    diversity, quality = comparison.axes.measures
+    wide = min(len(comparison.groups), 4)
+    high = -(-len(comparison.groups) // wide)
+    labels = list(dict.fromkeys(curve.label for group in comparison.groups for curve in group.curves))
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(max(4.2, 3.3 * wide), 3.3 * high + 0.5), layout="constrained")
+        panels = figure.subplots(high, wide, squeeze=False, sharex=True, sharey=True)
+        for panel in panels.flat[len(comparison.groups) :]:
+            panel.set_visible(False)
+        for group, axes in zip(comparison.groups, panels.flat, strict=False):
+            for curve in group.curves:
+                colour = COLOURS[labels.index(curve.label) % len(COLOURS)]
+                band = group.bands[curve.label]
+                axes.fill_between(band.diversity, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
+                x, y = curve.values
+                kept = front(*curve.costs)
+                axes.plot(x[kept], y[kept], color=colour, marker="o", markersize=4, label=curve.label)
+                rest = [index for index in range(len(x)) if index not in kept]
+                axes.plot(x[rest], y[rest], "o", markersize=4, markerfacecolor="none", color=colour)
+            axes.set_title(f"{group.steps} steps", fontsize=10)
+        costs = [value for group in comparison.groups for curve in group.curves for value in curve.values[1]]
+        if not quality.higher_is_better and max(costs) > 3 * min(costs):
+            panels[0][0].set_yscale("log")
+            panels[0][0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            panels[0][0].yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+            panels[0][0].yaxis.set_minor_locator(NullLocator())
+        figure.supxlabel(diversity.label, fontsize=10)
+        figure.supylabel(quality.label, fontsize=10)
+        handles = dict(zip(*reversed(_legend(panels.flat)), strict=True))
+        figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+def _legend(panels: Iterable[Axes]) -> tuple[list[Any], list[str]]:
+    both = [panel.get_legend_handles_labels() for panel in panels]
+    return [h for handles, _ in both for h in handles], [name for _, names in both for name in names]
 
 
 def _several(wide: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:

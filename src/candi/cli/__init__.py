@@ -11,7 +11,8 @@ from candi.errors import UserError, unknown
 COMMANDS = {
     "train": "train a model, or continue a run",
     "sample": "write samples of a trained model",
-    "evaluate": "bits per token of a text under a model",
+    "evaluate": "bits per token of a text under a model, or the quality of its samples",
+    "frontier": "compare runs by whole frontiers of diversity and quality",
     "bench": "how fast training and sampling are here",
     "analyse": "token identifiability: figures, and what a run's noise does",
 }

@@ -18,9 +18,10 @@ from candi.cli.parsing import parse, parser
 from candi.config import read_json
 from candi.data.corpus import Corpus
 from candi.errors import UserError, unknown
+from candi.files import write_text
 from candi.loading import load
 from candi.model import Model
-from candi.training.run import SETTINGS, write_text
+from candi.training.run import SETTINGS
 
 _STUDIES = {
     "curves": "rho and r against the noise, for several vocabularies",

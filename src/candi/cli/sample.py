@@ -27,7 +27,7 @@ _WALK = (
 )
 
 
-def _options() -> dict[str, str]:
+def method_options() -> dict[str, str]:
     """The options of all methods' steps, with the values they take."""
     return {name: ", ".join(values) for method in _kinds(Method) for name, values in method.options.items()}
 
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--infill", type=str | None, default=None, help="A template: each blank is a token to fill.")
     flags.add_argument("--blank", type=str, default="_", help="The character that is a blank in --infill.")
     flags.add_argument("--seed", type=int, default=0, help="The same seed gives the same samples.")
-    for name, values in _options().items():
+    for name, values in method_options().items():
         flags.add_argument(f"--{name}", type=str | None, default=None, help=f"Option of some methods: {values}.")
     flags.add_argument("--batch", type=int, default=64, help="Samples made at once.")
     flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
@@ -66,7 +66,7 @@ def run(arguments: Sequence[str]) -> None:
     if given.n < 1:
         raise UserError(f"At least 1 sample is needed, not {given.n}.")
     model = load(given.run, given.device)
-    options = {name: given[name] for name in (*_WALK, *_options())}
+    options = {name: given[name] for name in (*_WALK, *method_options())}
     if given.watch:
         watch(model, given.n, options)
         return

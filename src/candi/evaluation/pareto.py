@@ -61,14 +61,16 @@ def band(
 class Dominance:
     """Of one run over another, on the diversities that both reach. Ratios below 1 are in favour of the first.
 
-    `ahead` is the share of that range where the first is ahead; `sure` the share where the whole band says so;
-    `ratio` the geometric mean of quality over quality, with its interval; `area` the mean difference of log quality.
+    `ahead` is the share of that range where the first is ahead; `sure` the share where the whole band says so, and
+    `surely_behind` where it says the opposite; `ratio` the geometric mean of quality over quality, with its interval;
+    `area` the mean difference of log quality.
     """
 
     low: float
     high: float
     ahead: float
     sure: float
+    surely_behind: float
     ratio: float
     ratio_low: float
     ratio_high: float
@@ -93,14 +95,15 @@ def dominance(
     gap = _gap(first, second, grid)
     random = np.random.default_rng(seed)
     gaps = np.stack([_gap(resample_first(random), resample_second(random), grid) for _ in range(draws)])
-    _, upper = _percentiles(gaps)
-    means = np.nanmean(gaps, axis=1)
-    interval = np.nanpercentile(means, [2.5, 97.5])
+    lower, upper = _percentiles(gaps)
+    means = [np.nanmean(row) for row in gaps if np.isfinite(row).any()]  # a draw of which the fronts share nothing
+    interval = np.percentile(means, [2.5, 97.5]) if means else np.array([np.nan, np.nan])
     return Dominance(
         low=float(low),
         high=float(high),
         ahead=float((gap < 0).mean()),
         sure=float((upper < 0).mean()),
+        surely_behind=float((lower > 0).mean()),
         ratio=float(np.exp(np.nanmean(gap))),
         ratio_low=float(np.exp(interval[0])),
         ratio_high=float(np.exp(interval[1])),

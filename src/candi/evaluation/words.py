@@ -1,8 +1,11 @@
 """Words of text8: do they exist, and are they different ones?"""
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from candi.data.corpus import Corpus
 from candi.errors import UserError
 
 
@@ -19,17 +22,52 @@ class Words:
     letters: bool
 
 
+@dataclass(frozen=True)
+class WordList:
+    """The words that count as valid, and whether those of one letter are counted at all."""
+
+    known: frozenset[str]
+    letters: bool = True
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        digest = hashlib.sha256("\n".join(sorted(self.known)).encode()).hexdigest()[:16]
+        return {"list": digest, "words": len(self.known), "letters": self.letters}
+
+
 def known_words(texts: Iterable[str]) -> frozenset[str]:
     """Every word that occurs in the texts."""
     return frozenset(word for text in texts for word in text.split())
 
 
+def words_of(corpus: Corpus) -> frozenset[str]:
+    """Every word of a corpus, also those that lie across two pieces of it."""
+    found: set[str] = set()
+    rest = ""
+    for piece in corpus.pieces():
+        text = rest + piece.text
+        parts = text.split()
+        rest = parts.pop() if parts and not piece.ends and not text[-1].isspace() else ""
+        found.update(parts)
+    return frozenset(found | {rest} - {""})
+
+
 def words(samples: Sequence[str], known: frozenset[str], letters: bool = True) -> Words:
     """valid: words that are known; unique: distinct words. Both over all words, so repeating lowers the second."""
+    valid, count = (sum(column) for column in counted(samples, known, letters))
+    if not count:
+        return Words(float("nan"), float("nan"), 0, letters)
+    different = {word for sample in samples for word in _words(sample, letters)}
+    return Words(valid / count, len(different) / count, count, letters)
+
+
+def counted(samples: Sequence[str], known: frozenset[str], letters: bool = True) -> tuple[list[int], list[int]]:
+    """Of each sample, how many words are known and how many there are."""
     if not known:
         raise UserError("The list of known words is empty; make it from a text with words in it.")
-    found = [word for sample in samples for word in sample.split() if letters or len(word) > 1]
-    if not found:
-        return Words(float("nan"), float("nan"), 0, letters)
-    valid = sum(word in known for word in found) / len(found)
-    return Words(valid, len(set(found)) / len(found), len(found), letters)
+    found = [_words(sample, letters) for sample in samples]
+    return [sum(word in known for word in some) for some in found], [len(some) for some in found]
+
+
+def _words(sample: str, letters: bool) -> list[str]:
+    return [word for word in sample.split() if letters or len(word) > 1]

@@ -5,7 +5,6 @@ sample; training.safetensors (weights and optimizer moments) and progress.json, 
 manifest.json with a hash of each. It is written aside, flushed to disk and renamed.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from candi.config import read_json
 from candi.errors import UserError
+from candi.files import sha256
 
 MANIFEST = "manifest.json"
 _NAME, _ASIDE = "step-{:08d}", ".writing-"
@@ -28,7 +28,7 @@ def write(parent: Path, step: int, fill: Callable[[Path], None], keep: int) -> P
     aside.mkdir(parents=True)
     try:
         fill(aside)
-        hashes = {path.name: _hash(path) for path in sorted(aside.iterdir())}
+        hashes = {path.name: sha256(path) for path in sorted(aside.iterdir())}
         (aside / MANIFEST).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
         for path in aside.iterdir():
             _flush(path)
@@ -73,14 +73,9 @@ def _damage(folder: Path) -> str | None:
         path = folder / name
         if not path.exists():
             return f"{name} is missing"
-        if _hash(path) != expected:
+        if sha256(path) != expected:
             return f"{name} is not what was written"
     return None
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush(path: Path) -> None:

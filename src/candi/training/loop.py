@@ -20,6 +20,7 @@ from candi.data.cache import default_folder, load_tokenizer, load_tokens
 from candi.data.corpus import Corpus
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError
+from candi.files import write_text
 from candi.model import WEIGHTS, Model, read_tensors, write_model
 from candi.nets.denoiser import Denoiser
 from candi.nets.transformer import parameter_count
@@ -31,7 +32,7 @@ from candi.training.feed import Feed
 from candi.training.interrupt import Interrupt, graceful
 from candi.training.learner import Learner, Outcome
 from candi.training.optim import learning_rate
-from candi.training.run import TOKENIZER, Metrics, Run, write_text
+from candi.training.run import TOKENIZER, Metrics, Run
 from candi.training.settings import TrainSettings
 
 TRAINING, PROGRESS = "training.safetensors", "progress.json"

@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from candi.config import read_json
 from candi.data.corpus import Corpus
 from candi.errors import UserError
+from candi.files import write_text
 from candi.training.settings import TrainSettings
 
 SETTINGS, TOKENIZER, CHECKPOINTS = "run.json", "tokenizer.json", "checkpoints"
@@ -102,13 +103,6 @@ class Metrics:
     def close(self) -> None:
         if self._board is not None:
             self._writer.close()
-
-
-def write_text(path: Path, text: str) -> None:
-    """All of it or nothing."""
-    aside = path.with_name(f".{path.name}.writing")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)
 
 
 def _step(row: Mapping[str, str | None]) -> float:

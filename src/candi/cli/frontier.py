@@ -1,0 +1,117 @@
+"""candi frontier"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from candi import plots
+from candi.cli.judges import add_judges, scorers
+from candi.cli.parsing import parse, parser
+from candi.cli.sample import method_options
+from candi.errors import UserError
+from candi.evaluation.compare import Axes, Comparison, compare
+from candi.evaluation.samples import Samples
+from candi.evaluation.sweep import Sweep, SweepSettings
+from candi.evaluation.table import Line, read_lines
+from candi.files import write_text
+from candi.report.frontier import write_page
+from candi.report.tables import latex, markdown, sentence
+
+
+def run(arguments: Sequence[str]) -> None:
+    flags = parser(
+        "frontier", "RUN [RUN ...] --out DIR", "Compare runs by their whole frontiers of diversity and quality."
+    )
+    flags.add_argument("runs", type=str, nargs="+", help="Runs, checkpoints, or points.jsonl of earlier sweeps.")
+    flags.add_argument("--out", type=Path, required=True, help="Folder of the sweep. The same command continues it.")
+    flags.add_argument("--steps", type=str, default="8,16,32,64", help="Denoising steps.")
+    flags.add_argument("--temperatures", type=str, default="0.7:1.0:0.025", help="LOW:HIGH:STEP, or a list.")
+    for name, values in method_options().items():
+        flags.add_argument(f"--{name}", type=str | None, default=None, help=f"A list of: {values}.")
+    flags.add_argument("--n", type=int, default=128, help="Samples a point.")
+    flags.add_argument("--length", type=int | None, default=None, help="Tokens in each; by default as in training.")
+    flags.add_argument("--top_k", type=int | None, default=None, help="Only the likeliest tokens of each position.")
+    flags.add_argument("--nucleus", type=float | None, default=None, help="Only those that hold this probability.")
+    flags.add_argument("--seed", type=int, default=0, help="Of the samples.")
+    add_judges(flags)
+    flags.add_argument(
+        "--diversity", type=str | None, default=None, help="entropy, distinct_2, compression or unique_words."
+    )
+    flags.add_argument("--quality", type=str | None, default=None, help="perplexity, valid_words or mauve.")
+    flags.add_argument("--batch", type=int | None, default=None, help="Samples at once; by default what memory holds.")
+    flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda; auto is every GPU there is.")
+    flags.add_argument("--workers", type=int | None, default=None, help="Processes; by default one for each GPU.")
+    flags.add_argument("--precision", type=str, default="auto", help="auto, bf16 or float32; auto is bf16 on a GPU.")
+    flags.add_argument(
+        "--compile", type=bool, default=False, nargs="?", const=True, help="Faster on a GPU, after half a minute."
+    )
+    given = parse(flags, arguments)
+    earlier = [line for source in given.runs if source.endswith(".jsonl") for line in read_lines(Path(source))]
+    runs = [source for source in given.runs if not source.endswith(".jsonl")]
+    lines = list(earlier)
+    if runs:
+        lines += Sweep(
+            SweepSettings(
+                runs=runs, out=given.out, steps=integers(given.steps), temperatures=numbers(given.temperatures),
+                options={name: given[name].split(",") for name in method_options() if given[name]},
+                top_k=given.top_k, nucleus=given.nucleus, length=given.length, n=given.n, seed=given.seed,
+                batch=given.batch, device=given.device, workers=given.workers, precision=given.precision,
+                compile=given.compile, scorers=scorers(given.scorer, given.words), context=given.context,
+                words=given.words, mauve=given.mauve, letters=given.letters,
+            )
+        ).go()  # fmt: skip
+    axes = _axes(lines, given.diversity, given.quality)
+    comparison = compare(lines, axes)
+    folders = [given.out, *(Path(source).parent for source in given.runs if source.endswith(".jsonl"))]
+    _write(given.out, comparison, lines, folders)
+
+
+def integers(text: str) -> list[int]:
+    try:
+        return list(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise UserError(f"{text!r} is no list of whole numbers; write it as 8,16,32.") from None
+
+
+def numbers(text: str) -> list[float]:
+    """0.7:1.0:0.1 with both ends, or 0.7,0.85,1."""
+    try:
+        if ":" not in text:
+            return list(dict.fromkeys(float(part) for part in text.split(",")))
+        low, high, step = (float(part) for part in text.split(":"))
+        if not (step > 0 and high >= low and (high - low) / step < 10_000):
+            raise ValueError
+        return [round(low + index * step, 10) for index in range(int(np.floor((high - low) / step + 1e-6)) + 1)]
+    except ValueError:
+        raise UserError(
+            f"{text!r} is no range; write it as LOW:HIGH:STEP (0.7:1.0:0.025) or as a list (0.7,1)."
+        ) from None
+
+
+def _axes(lines: Sequence[Line], diversity: str | None, quality: str | None) -> Axes:
+    """By default perplexity against entropy where there is a scorer, valid against unique words where there is none."""
+    scored = any("perplexity" in line["measures"] for line in lines)
+    quality = quality or ("perplexity" if scored else "valid_words")
+    return Axes(diversity or ("entropy" if quality == "perplexity" else "unique_words"), quality)
+
+
+def _write(out: Path, comparison: Comparison, lines: Sequence[Line], folders: Sequence[Path]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    samples: dict[str, Samples] = {}
+    for folder in folders:
+        for line in lines:
+            path = folder / "samples" / f"{line['key']}.json"
+            if line["key"] not in samples and path.exists():
+                samples[line["key"]] = Samples.read(path)
+    plots.save(plots.frontiers(comparison), out / "frontier")
+    write_text(out / "frontier.md", markdown(comparison))
+    write_text(out / "frontier.tex", latex(comparison))
+    write_page(out / "report.html", comparison, samples)
+    for group in comparison.groups:
+        for pair in group.pairs:
+            print(f"{group.steps} steps: {sentence(pair, comparison.axes)}")
+        if len(group.rankings) > 1:
+            print(f"{group.steps} steps: single temperatures can give {len(group.rankings)} different rankings.")
+    print(f"Open {out / 'report.html'} in a browser; figures and tables lie beside it.", file=sys.stderr)

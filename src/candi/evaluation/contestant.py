@@ -1,0 +1,89 @@
+"""A run that takes part in a comparison."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+
+import torch
+
+from candi.codebook import Codebook
+from candi.config import ModelConfig, read_json
+from candi.data.tokenizer import Tokenizer
+from candi.errors import UserError
+from candi.evaluation.card import Point
+from candi.files import sha256
+from candi.loading import locate
+from candi.methods.base import Method
+from candi.model import CONFIG, TOKENIZER, WEIGHTS
+
+_MOST_ON_A_CPU = 64  # larger batches are not faster there
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A checkpoint with the name it has in figures."""
+
+    name: str
+    folder: Path
+
+    @classmethod
+    def of(cls, source: str) -> "Contestant":
+        folder = Path(source).expanduser()
+        return cls(folder.name or folder.resolve().name, locate(source))
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        return ModelConfig.from_json(read_json(self.folder / CONFIG), str(self.folder / CONFIG))
+
+    @cached_property
+    def method(self) -> Method:
+        """Without a network: for what it declares."""
+        return self.config.settings.build(Codebook(self.config.vocab_size, 2))
+
+    @cached_property
+    def tokenizer(self) -> str:
+        return Tokenizer.load(self.folder / TOKENIZER).fingerprint
+
+    @cached_property
+    def checkpoint(self) -> str:
+        return sha256(self.folder / WEIGHTS)
+
+    def points(
+        self, steps: Sequence[int], temperatures: Sequence[float], options: Mapping[str, Sequence[str]], *,
+        top_k: int | None, nucleus: float | None, length: int | None, seed: int, n: int,
+    ) -> Iterator[Point]:  # fmt: skip
+        """The grid. Options that the method does not have are left out, those that are not swept stand as trained."""
+        length = length or self.config.length
+        counts = [len(self.method.times(count, length)) - 1 for count in steps]
+        fixed = counts != list(steps)
+        trained = asdict(self.config.settings)  # type: ignore[call-overload]
+        axes = {name: options.get(name) or (trained[name],) for name in self.method.options}
+        for values in product(*axes.values()):
+            for count in dict.fromkeys(counts):
+                for temperature in temperatures:
+                    yield Point(
+                        self.name, self.checkpoint, self.config.method, self.tokenizer, self.config.vocab_size, length,
+                        count, fixed, temperature, top_k, nucleus, dict(zip(axes, values, strict=True)), seed, n,
+                    )  # fmt: skip
+
+    def batch(self, length: int, most: int, device: torch.device) -> int:
+        """As many sequences as half of the memory surely holds; the same on the same machine."""
+        sequence = 160 * length * self.config.model.width  # forty float32 activations of a block at once
+        if device.type == "cuda":
+            memory = torch.cuda.get_device_properties(device).total_memory
+        else:
+            memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+            most = min(most, _MOST_ON_A_CPU)
+        return max(1, min(most, memory // 2 // sequence))
+
+
+def contestants(sources: Sequence[str]) -> list[Contestant]:
+    found = [Contestant.of(source) for source in sources]
+    names = [one.name for one in found]
+    double = next((name for name in names if names.count(name) > 1), None)
+    if double is not None:
+        raise UserError(f"Two runs are called {double!r}; rename one of the folders, so that they can be told apart.")
+    return found

@@ -1,0 +1,83 @@
+"""Numbers from samples. Most are ratios of sums over samples, which is what makes their bands easy."""
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from candi.errors import unknown
+
+Columns = Mapping[str, Sequence[float] | NDArray[np.float64]]  # one number for each sample
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a point.
+
+    above / below: columns whose sums over samples it is the ratio of (the mean of `above` without `below`); a measure
+    without columns belongs to all samples together (how many words are distinct, say). `agree`: fields of the cards
+    without which two values of it mean different things.
+    """
+
+    label: str
+    higher_is_better: bool
+    diversity: bool
+    above: str | None = None
+    below: str | None = None
+    exponential: bool = False
+    agree: tuple[str, ...] = ()
+
+    def of(self, columns: Columns, chosen: NDArray[np.int64] | None = None) -> float:
+        """Of all samples, or of those that are chosen, some of them more than once."""
+        assert self.above is not None
+        numbers = np.asarray(columns[self.above], dtype=np.float64)
+        weights = np.ones_like(numbers) if self.below is None else np.asarray(columns[self.below], dtype=np.float64)
+        if chosen is not None:
+            numbers, weights = numbers[chosen], weights[chosen]
+        total = weights.sum()
+        if not total:
+            return math.nan
+        ratio = float(numbers.sum() / total)
+        return _exponential(ratio) if self.exponential else ratio
+
+
+_TOKENS = ("tokenizer", "length", "n", "ema", "precision", "draws")
+_TEXT = ("n", "ema", "precision", "draws")
+
+MEASURES = {
+    "entropy": Measure("entropy of a sample (nats)", True, True, above="entropy", agree=_TOKENS),
+    "distinct_2": Measure("distinct pairs of tokens", True, True, agree=_TOKENS),
+    "compression": Measure("size after compression", True, True, agree=_TEXT),
+    "unique_words": Measure("unique words", True, True, agree=(*_TEXT, "length", "words")),
+    "perplexity": Measure(
+        "generative perplexity", False, False, above="nats", below="tokens", exponential=True, agree=(*_TEXT, "scorer")
+    ),
+    "mauve": Measure("MAUVE", True, False, agree=(*_TEXT, "mauve")),
+    "valid_words": Measure("valid words", True, False, above="known_words", below="all_words", agree=(*_TEXT, "words")),
+}
+
+
+def measure_named(name: str, diversity: bool) -> Measure:
+    known = {key: measure for key, measure in MEASURES.items() if measure.diversity == diversity}
+    if name not in known:
+        raise unknown("measure of " + ("diversity" if diversity else "quality"), name, known)
+    return known[name]
+
+
+def compression(texts: Sequence[str]) -> float:
+    """Bytes after zlib over bytes before, of all samples together: repetition within and between them lowers it."""
+    data = "\n".join(texts).encode()
+    return len(zlib.compress(data, 9)) / len(data) if data else math.nan
+
+
+def plain(values: Mapping[str, float]) -> dict[str, Any]:
+    """As JSON has it: no nan, but null."""
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}
+
+
+def _exponential(x: float) -> float:
+    return math.exp(x) if x < 700 else math.inf

@@ -1,0 +1,59 @@
+"""The samples of one point, and their file."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from candi.evaluation.card import Point, card
+from candi.evaluation.diversity import distinct, entropy
+from candi.files import write_text
+from candi.model import Model
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Texts with their card, and what only the tokens tell."""
+
+    card: dict[str, Any]
+    texts: Sequence[str]
+    entropy: Sequence[float]
+    distinct_2: float
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps(vars(self), ensure_ascii=False) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> "Samples":
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def make(
+    model: Model, point: Point, batch: int, precision: str = "auto", compile: bool = False,
+    advance: Callable[[int], None] = lambda evaluations: None,
+) -> Samples:  # fmt: skip
+    """`advance` is told of evaluations of the network, each for one sample."""
+    rows = []
+    for first in range(0, point.n, batch):
+        count = min(batch, point.n - first)
+        states = model.walk(
+            count, length=point.length, steps=point.steps, temperature=point.temperature, top_k=point.top_k,
+            nucleus=point.nucleus, seed=point.seed, first=first, precision=precision, compile=compile, **point.options,
+        )  # fmt: skip
+        state = next(states)  # the noise itself
+        while (later := next(states, None)) is not None:
+            state = later
+            advance(count)
+        rows.append(model.denoiser.method.decode(state).cpu())
+    tokens = torch.cat(rows)
+    listed = tokens.tolist()
+    return Samples(
+        card(point, model, batch, precision),
+        [model.tokenizer.decode(row) for row in listed],
+        [round(value, 6) for value in entropy(tokens).tolist()],
+        distinct(listed, 2),
+    )

@@ -1,0 +1,220 @@
+"""Runs x steps x temperatures x options: every point made, scored and measured once, whatever interrupts it.
+
+The folder of a sweep holds samples/KEY.json for each point, scores/SCORER/KEY.json for each scorer, and points.jsonl,
+the table of what is finished. Each file appears whole or not at all, so the same command goes on where it was stopped.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from candi.data.corpus import Corpus
+from candi.errors import UserError
+from candi.evaluation.card import Point, fingerprint
+from candi.evaluation.contestant import Contestant, contestants
+from candi.evaluation.mauve import Mauve
+from candi.evaluation.progress import SweepProgress
+from candi.evaluation.samples import Samples, make
+from candi.evaluation.scorers import load_scorer
+from candi.evaluation.table import Line, measured, read_scores, scored, scorer_folder, write_lines, write_scores
+from candi.evaluation.words import WordList, words_of
+from candi.loading import device_named
+from candi.model import Model, read_model
+
+POINTS = "points.jsonl"
+_MAUVE = "mauve"  # the name of its folder, among those of scorers
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """What is swept, and how it is measured."""
+
+    runs: Sequence[str]
+    out: Path
+    steps: Sequence[int] = (8, 16, 32, 64)
+    temperatures: Sequence[float] = (1.0,)
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    top_k: int | None = None
+    nucleus: float | None = None
+    length: int | None = None
+    n: int = 128
+    seed: int = 0
+    batch: int | None = None
+    device: str = "auto"
+    workers: int | None = None
+    precision: str = "auto"
+    compile: bool = False
+    scorers: Sequence[str] = ()
+    context: int = 1024
+    words: str | None = None
+    mauve: str | None = None
+    letters: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError("A sweep needs at least one run: candi frontier RUN [RUN ...].")
+        if not self.steps or min(self.steps) < 1:
+            raise UserError("A sweep needs --steps of at least 1, for example 8,16,32,64.")
+        if not self.temperatures or not all(0 < t < float("inf") for t in self.temperatures):
+            raise UserError("A sweep needs --temperatures above 0, for example 0.7:1.0:0.025.")
+        if self.n < 2:
+            raise UserError(f"A point needs at least 2 samples for its band, not {self.n}.")
+        if self.batch is not None and self.batch < 1:
+            raise UserError(f"--batch must be at least 1, not {self.batch}.")
+        if self.mauve is not None and not self.scorers:
+            raise UserError("--mauve needs a --scorer, whose features it compares.")
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"--workers must be at least 1, not {self.workers}.")
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """One for each process: all GPUs there are, or one CPU."""
+        device = device_named(self.device)
+        several = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
+        return [
+            torch.device("cuda", i % several) if device.type == "cuda" and several > 1 else device
+            for i in range(self.workers or several)
+        ]
+
+
+class Sweep:
+    """The grid of a sweep and its files."""
+
+    def __init__(self, settings: SweepSettings) -> None:
+        self.settings = settings
+        self.contestants = contestants(settings.runs)
+        self._check_options()
+        self.points: list[tuple[Contestant, Point]] = [
+            (one, point)
+            for one in self.contestants
+            for point in one.points(
+                settings.steps, settings.temperatures, settings.options, top_k=settings.top_k,
+                nucleus=settings.nucleus, length=settings.length, seed=settings.seed, n=settings.n,
+            )
+        ]  # fmt: skip
+        self._folders = {name: scorer_folder(name, settings.context) for name in settings.scorers}
+        if settings.mauve is not None:
+            judge = self._folders[settings.scorers[0]]
+            self._folders[_MAUVE] = f"{_MAUVE}-{fingerprint([judge, Corpus(settings.mauve).fingerprint])}"
+        self._measured: list[Line] = []
+
+    def _check_options(self) -> None:
+        for name, values in self.settings.options.items():
+            takers = [one for one in self.contestants if name in one.method.options]
+            if not takers:
+                raise UserError(f"None of these runs has the sampling option {name!r}; leave out --{name}.")
+            for value in values:
+                if not any(value in one.method.options[name] for one in takers):
+                    known = ", ".join(takers[0].method.options[name])
+                    raise UserError(f"--{name} cannot be {value!r}; it is one of: {known}.")
+
+    def go(self) -> list[Line]:
+        """Everything that is missing, then the table of all points."""
+        self.settings.out.mkdir(parents=True, exist_ok=True)
+        devices = self.settings.devices
+        total = sum(point.n * point.steps for _, point in self.points if not self._sampled(point))
+        with SweepProgress(len(self.points), total) as progress:
+            if len(devices) == 1:
+                worker = Worker(self, devices[0])
+                for index, (one, point) in enumerate(self.points):
+                    progress.begin(index, point.label)
+                    worker.finish(one, point, progress)
+                    write_lines(self.settings.out / POINTS, self._lines(index + 1))
+            else:
+                self._share(devices, progress)
+        lines = self._lines(len(self.points))
+        write_lines(self.settings.out / POINTS, lines)
+        return lines
+
+    def _share(self, devices: Sequence[torch.device], progress: SweepProgress) -> None:
+        """Every process takes each so-manieth point, with a network and a scorer of its own."""
+        count = len(devices)
+        with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+            jobs = [
+                pool.submit(_finish_share, self.settings, str(device), rank, count)
+                for rank, device in enumerate(devices)
+            ]
+            missing = [point for _, point in self.points if not self._sampled(point)]
+            while jobs:
+                done, waiting = wait(jobs, timeout=1.0)
+                jobs = list(waiting)
+                for job in done:
+                    job.result()
+                finished = [point for point in missing if self._sampled(point)]
+                missing = [point for point in missing if point not in finished]
+                for point in finished:
+                    progress.advance(point.n * point.steps)
+                    progress.begin(len(self.points) - len(missing), point.label)
+
+    def sample_file(self, point: Point) -> Path:
+        return self.settings.out / "samples" / f"{point.key}.json"
+
+    def _sampled(self, point: Point) -> bool:
+        return self.sample_file(point).exists()
+
+    @cached_property
+    def _words(self) -> WordList | None:
+        if self.settings.words is None:
+            return None
+        return WordList(words_of(Corpus(self.settings.words)), self.settings.letters)
+
+    def _lines(self, count: int) -> list[Line]:
+        """The first so many points, measured."""
+        for _, point in self.points[len(self._measured) : count]:
+            scores = {name: read_scores(self.score_file(name, point)) for name in self._folders}
+            mauve = scores.pop(_MAUVE, None)
+            samples = Samples.read(self.sample_file(point))
+            self._measured.append(measured(point, samples, scores, self._words, mauve))
+        return self._measured[:count]
+
+    def unjudged(self, judge: str) -> bool:
+        return any(not self.score_file(judge, point).exists() for _, point in self.points)
+
+    def score_file(self, scorer: str, point: Point) -> Path:
+        return self.settings.out / "scores" / self._folders[scorer] / f"{point.key}.json"
+
+
+class Worker:
+    """One process of a sweep: it holds one network and the scorers."""
+
+    def __init__(self, sweep: Sweep, device: torch.device) -> None:
+        self.sweep, self.settings, self.device = sweep, sweep.settings, device
+        # before any sample is made: a scorer that cannot be loaded is told at once
+        self.judges: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {}
+        settings = sweep.settings
+        for name in settings.scorers:
+            if sweep.unjudged(name) or (settings.mauve and name == settings.scorers[0] and sweep.unjudged(_MAUVE)):
+                scorer = load_scorer(name, device=str(device), context=settings.context)
+                self.judges[name] = partial(scored, scorer)
+                if settings.mauve is not None and name == settings.scorers[0]:
+                    self.judges[_MAUVE] = Mauve(scorer, settings.mauve, settings.seed).of
+        self._name = ""
+        self._model: Model | None = None
+
+    def finish(self, one: Contestant, point: Point, progress: "SweepProgress | None" = None) -> None:
+        """What is missing of a point."""
+        settings, file = self.settings, self.sweep.sample_file(point)
+        if not file.exists():
+            if self._model is None or self._name != one.name:
+                self._name, self._model = one.name, read_model(one.folder, self.device)
+            batch = settings.batch or one.batch(point.length, point.n, self.device)
+            advance = progress.advance if progress is not None else (lambda evaluations: None)
+            make(self._model, point, batch, settings.precision, settings.compile, advance).write(file)
+        for name, judge in self.judges.items():
+            path = self.sweep.score_file(name, point)
+            if not path.exists():
+                write_scores(path, judge(Samples.read(file).texts))
+
+
+def _finish_share(settings: SweepSettings, device: str, rank: int, count: int) -> None:
+    torch.set_num_threads(max(1, torch.get_num_threads() // count))
+    sweep = Sweep(settings)
+    worker = Worker(sweep, torch.device(device))
+    for one, point in sweep.points[rank::count]:
+        worker.finish(one, point)

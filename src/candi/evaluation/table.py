@@ -1,0 +1,93 @@
+"""From samples and scores to the lines of points.jsonl."""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from candi.errors import UserError
+from candi.evaluation.card import Point, fingerprint
+from candi.evaluation.measures import MEASURES, compression, plain
+from candi.evaluation.samples import Samples
+from candi.evaluation.scorers import Scorer, run_checkpoint
+from candi.evaluation.words import WordList, counted, words
+from candi.files import write_text
+
+Line = dict[str, Any]
+
+
+def measured(
+    point: Point,
+    samples: Samples,
+    scores: Mapping[str, Mapping[str, Any]],
+    known: WordList | None = None,
+    mauve: Mapping[str, Any] | None = None,
+) -> Line:
+    """A point with its card, its measures, and the columns from which their bands are made.
+
+    The first scorer is what perplexity means; those after it stand beside it under their names.
+    """
+    columns: dict[str, Any] = {"entropy": list(samples.entropy)}
+    values = {
+        "entropy": MEASURES["entropy"].of(columns),
+        "distinct_2": samples.distinct_2,
+        "compression": compression(samples.texts),
+    }
+    for index, (name, score) in enumerate(scores.items()):
+        mark = f":{name}" if index else ""
+        columns |= {f"nats{mark}": score["nats"], f"tokens{mark}": score["tokens"]}
+        values[f"perplexity{mark}"] = MEASURES["perplexity"].of({"nats": score["nats"], "tokens": score["tokens"]})
+    if known is not None:
+        valid, count = counted(samples.texts, known.known, known.letters)
+        columns |= {"known_words": valid, "all_words": count}
+        found = words(samples.texts, known.known, known.letters)
+        values |= {"valid_words": found.valid, "unique_words": found.unique}
+    identities = [score["identity"] for score in scores.values()]
+    judged = {
+        "scorer": identities[0] if identities else None,
+        "other_scorers": identities[1:],
+        "words": None if known is None else known.identity,
+        "mauve": None if mauve is None else mauve["identity"],
+    }
+    if mauve is not None:
+        values["mauve"] = math.nan if mauve["mauve"] is None else mauve["mauve"]
+    card = {**samples.card, "run": point.run, **judged}
+    return {"key": point.key, "card": card, "measures": plain(values), "columns": columns}
+
+
+def scorer_folder(scorer: str, context: int) -> str:
+    """A folder's name for a scorer; a run of ours that was trained further is another one."""
+    name = re.sub(r"[^\w.-]+", "_", Path(scorer).name)[:40]
+    return f"{name}-{fingerprint([scorer, context, run_checkpoint(scorer)])[:8]}"
+
+
+def write_scores(path: Path, record: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(record) + "\n")
+
+
+def scored(scorer: Scorer, texts: Sequence[str]) -> dict[str, Any]:
+    scores = scorer.score(texts)
+    nats = [round(value, 4) for value in scores.nats.tolist()]
+    return {"identity": scorer.identity, "nats": nats, "tokens": scores.tokens.tolist()}
+
+
+def read_scores(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def write_lines(path: Path, lines: Sequence[Line]) -> None:
+    write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def read_lines(path: Path) -> list[Line]:
+    """The points of a sweep."""
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        for line in lines:
+            line["card"]["run"], line["measures"], line["columns"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} does not hold the points of a sweep ({type(error).__name__}: {error}).") from None
+    return lines

@@ -1,0 +1,79 @@
+"""The page of a sweep: one file that opens from disk, with everything in it."""
+
+import json
+import math
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from candi.evaluation.compare import Axes, Comparison, Curve, Group
+from candi.evaluation.pareto import Band, front
+from candi.evaluation.samples import Samples
+from candi.evaluation.table import Line
+from candi.files import write_text
+from candi.report.tables import matched_rows, sentence, trap
+
+_SAMPLES, _CHARACTERS = 4, 1200  # shown of a point
+
+
+def write_page(path: Path, comparison: Comparison, samples: Mapping[str, Samples]) -> None:
+    """`samples` by the key of their point; a point without any shows its card alone."""
+    template = (files("candi.report") / "frontier.html").read_text(encoding="utf-8")
+    # "<" cannot end the script element early, and no text is ever taken for markup
+    data = json.dumps(_finite(_data(comparison, samples)), ensure_ascii=False).replace("<", "\\u003c")
+    write_text(path, template.replace("__DATA__", data))
+
+
+def _data(comparison: Comparison, samples: Mapping[str, Samples]) -> dict[str, Any]:
+    diversity, quality = comparison.axes.measures
+    lines = {line["key"]: line for group in comparison.groups for curve in group.curves for line in curve.lines}
+    return {
+        "diversity": diversity.label,
+        "quality": quality.label,
+        "up": quality.higher_is_better,
+        "groups": [_group(group, comparison.axes) for group in comparison.groups],
+        "points": {key: _point(line, samples.get(key)) for key, line in lines.items()},
+        "notes": [f"Rank correlation with {name}: {value:.3f}." for name, value in comparison.agreement.items()]
+        + [f"Left out, because a measure is missing: {label}." for label in comparison.left_out],
+    }
+
+
+def _group(group: Group, axes: Axes) -> dict[str, Any]:
+    head, rows = matched_rows(group)
+    return {
+        "steps": group.steps,
+        "curves": [_curve(curve, group.bands[curve.label]) for curve in group.curves],
+        "verdicts": [sentence(pair, axes) for pair in group.pairs],
+        "trap": trap(group),
+        "head": head,
+        "rows": rows,
+    }
+
+
+def _curve(curve: Curve, band: Band) -> dict[str, Any]:
+    diversity, quality = curve.values
+    kept = set(front(*curve.costs).tolist())
+    points = [
+        {"key": line["key"], "x": x, "y": y, "temperature": line["card"]["temperature"], "front": index in kept}
+        for index, (line, x, y) in enumerate(zip(curve.lines, diversity.tolist(), quality.tolist(), strict=True))
+    ]
+    return {"label": curve.label, "points": points, "band": {name: row.tolist() for name, row in vars(band).items()}}
+
+
+def _point(line: Line, samples: Samples | None) -> dict[str, Any]:
+    shown = [] if samples is None else [_cut(text) for text in samples.texts[:_SAMPLES]]
+    return {"card": line["card"], "measures": line["measures"], "samples": shown}
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CHARACTERS else text[:_CHARACTERS] + " …"
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no nan."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

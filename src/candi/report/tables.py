@@ -1,0 +1,89 @@
+"""A comparison in Markdown, in LaTeX and in sentences."""
+
+import math
+from collections.abc import Sequence
+
+from candi.evaluation.compare import Axes, Comparison, Group, Pair
+
+
+def sentence(pair: Pair, axes: Axes) -> str:
+    """Who is ahead, where, by how much and how surely."""
+    found = pair.result
+    if found is None:
+        return f"{pair.first} and {pair.second} share no range of {axes.diversity}: neither can be called better."
+    first, second, ahead, sure = pair.first, pair.second, found.ahead, found.sure
+    ratios = found.ratio, found.ratio_low, found.ratio_high
+    if found.ratio > 1:  # told from the side of whoever leads
+        first, second, ahead, sure = second, first, 1 - found.ahead, found.surely_behind
+        ratios = 1 / found.ratio, 1 / found.ratio_high, 1 / found.ratio_low
+    settled = ratios[2] < 1
+    if axes.measures[1].higher_is_better:
+        ratios = 1 / ratios[0], 1 / ratios[2], 1 / ratios[1]
+    verdict = f"{first} is ahead of {second}" if settled else f"{first} leads {second}, but nothing is settled"
+    interval = f"95% interval {ratios[1]:.3f} to {ratios[2]:.3f}"
+    area = f"area between the fronts {abs(found.area):.3f} in its logarithm"
+    return (
+        f"{verdict}: at the same {axes.diversity} its {axes.quality} is {ratios[0]:.3f} times as large ({interval}; "
+        f"{area}); it leads in {100 * ahead:.0f}% of the shared range {found.low:.3g} to {found.high:.3g}, surely in "
+        f"{100 * sure:.0f}%."
+    )
+
+
+def trap(group: Group) -> list[str]:
+    """The rankings that a choice of one temperature for each curve can give."""
+    return [" before ".join(order) for order in group.rankings]
+
+
+def matched_rows(group: Group) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the table of quality at matched diversity."""
+    where, found = group.matched()
+    rows = [[label, *(_interval(*cell) for cell in cells)] for label, cells in found.items()]
+    return ["", *(f"{x:.3g}" for x in where)], rows
+
+
+def markdown(comparison: Comparison) -> str:
+    diversity, quality = (measure.label for measure in comparison.axes.measures)
+    parts = [f"# {quality.capitalize()} at matched {diversity}"]
+    for group in comparison.groups:
+        head, rows = matched_rows(group)
+        parts += [f"## {group.steps} steps", _table([head, ["---"] * len(head), *rows])]
+        parts += [f"- {sentence(pair, comparison.axes)}" for pair in group.pairs]
+        if len(group.rankings) > 1:
+            listed = "; ".join(trap(group))
+            parts.append(f"The single-temperature trap: choosing temperatures gives any of these rankings: {listed}.")
+    parts += [f"Rank correlation with {name}: {value:.3f}." for name, value in comparison.agreement.items()]
+    parts += [f"Left out, because a measure is missing: {label}." for label in comparison.left_out]
+    return "\n\n".join(parts) + "\n"
+
+
+def latex(comparison: Comparison) -> str:
+    """A booktabs table: steps, run, quality at matched diversity with 95% intervals."""
+    lines = []
+    for group in comparison.groups:
+        head, rows = matched_rows(group)
+        lines += [r"\begin{tabular}{l" + "r" * (len(head) - 1) + "}", r"\toprule"]
+        lines += [f"{group.steps} steps & " + " & ".join(head[1:]) + r" \\", r"\midrule"]
+        lines += [" & ".join(_escaped(cell) for cell in row) + r" \\" for row in rows]
+        lines += [r"\bottomrule", r"\end{tabular}", ""]
+    return "\n".join(lines)
+
+
+def _interval(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:.4g} ({low:.4g} to {high:.4g})" if math.isfinite(low) else f"{value:.4g}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+
+
+_SPECIAL = {letter: "\\" + letter for letter in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
+
+
+def _escaped(text: str) -> str:
+    return "".join(_SPECIAL.get(letter, letter) for letter in text)

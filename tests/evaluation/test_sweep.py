@@ -1,0 +1,201 @@
+"""Sweeps of small runs: whole, killed, shared, refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+
+from candi.cli import main
+from candi.cli.frontier import integers, numbers
+from candi.errors import UserError
+from candi.evaluation.contestant import Contestant, contestants
+from candi.evaluation.sweep import Sweep, SweepSettings
+from candi.evaluation.table import read_lines
+from tests.training.runs import train_here
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, cache):
+    folder = tmp_path_factory.mktemp("runs")
+    for method in ("candi", "mdlm", "ar"):
+        train_here(folder / method, method=method, steps=30, checkpoint_every=30)
+    return folder
+
+
+def _flags(runs, out, *more):
+    sources = [str(runs / name) for name in ("candi", "mdlm", "ar")]
+    grid = ["--steps", "2,4", "--temperatures", "0.6:1.0:0.2", "--n", "6", "--device", "cpu"]
+    return ["frontier", *sources, "--out", str(out), *grid, "--scorer", str(runs / "ar"), "--words", "pydoc", *more]
+
+
+@pytest.fixture(scope="module")
+def swept(runs, tmp_path_factory):
+    out = tmp_path_factory.mktemp("sweep") / "whole"
+    main(_flags(runs, out))
+    return out
+
+
+def test_a_sweep_from_runs_to_report(swept):
+    lines = read_lines(swept / "points.jsonl")
+    # 2 numbers of steps for each diffusion run; autoregression has its own number, once
+    assert [line["card"]["method"] for line in lines] == ["candi"] * 6 + ["mdlm"] * 6 + ["ar"] * 3
+    assert {line["card"]["steps"] for line in lines if line["card"]["method"] == "ar"} == {16}
+    assert {line["card"]["temperature"] for line in lines} == {0.6, 0.8, 1.0}
+    for name in ("frontier.svg", "frontier.png", "frontier.md", "frontier.tex", "report.html"):
+        assert (swept / name).stat().st_size > 300
+    told = (swept / "frontier.md").read_text()
+    assert "## 2 steps" in told
+    assert "## 4 steps" in told
+
+
+def test_every_card_says_how_its_point_was_made(swept, runs):
+    card = read_lines(swept / "points.jsonl")[0]["card"]
+    one = Contestant.of(str(runs / "candi"))
+    assert card["checkpoint"] == one.checkpoint
+    assert len(card["checkpoint"]) == 64
+    known = {
+        "run": "candi", "method": "candi", "steps": 2, "temperature": 0.6, "seed": 0, "n": 6, "length": 16, "ema": True,
+        "options": {"solver": "ddim", "inference": "exact"}, "draws": "float64", "precision": "float32",
+        "device": "cpu", "torch": torch.__version__,
+    }  # fmt: skip
+    assert known.items() <= card.items()
+    assert card["tokenizer"] == one.tokenizer
+    assert card["scorer"]["scorer"] == str(runs / "ar")
+    assert {"checkpoint", "tokenizer", "precision", "context"} <= card["scorer"].keys()
+
+
+def test_a_killed_sweep_resumes_to_the_same_file(runs, swept, tmp_path):
+    out = tmp_path / "killed"
+    command = [sys.executable, "-m", "candi", *_flags(runs, out)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("samples/*.json"))) < 3:
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    made = {path: path.stat().st_mtime_ns for path in out.glob("samples/*.json")}
+    assert len(made) < 15
+    main(_flags(runs, out))
+    assert (out / "points.jsonl").read_bytes() == (swept / "points.jsonl").read_bytes()
+    assert all(path.stat().st_mtime_ns == moment for path, moment in made.items()), "a finished point was made again"
+
+
+def test_two_processes_make_the_same_points(runs, swept, tmp_path):
+    main(_flags(runs, tmp_path / "two", "--workers", "2"))
+    assert (tmp_path / "two" / "points.jsonl").read_bytes() == (swept / "points.jsonl").read_bytes()
+
+
+def test_a_further_scorer_uses_the_samples_that_are_there(runs, swept, tmp_path, capsys):
+    out = tmp_path / "again"
+    main(_flags(runs, out))
+    moments = {path: path.stat().st_mtime_ns for path in out.glob("samples/*.json")}
+    train_here(tmp_path / "judge", method="ar", steps=10, seed=5)
+    main([*_flags(runs, out), "--scorer", f"{runs / 'ar'},{tmp_path / 'judge'}"])
+    assert moments == {path: path.stat().st_mtime_ns for path in out.glob("samples/*.json")}
+    lines = read_lines(out / "points.jsonl")
+    assert all(f"perplexity:{tmp_path / 'judge'}" in line["measures"] for line in lines)
+    assert "Rank correlation with" in (out / "frontier.md").read_text()
+
+
+def test_options_are_further_axes_for_whoever_has_them(runs, tmp_path):
+    sources = [str(runs / name) for name in ("candi", "mdlm")]
+    settings = SweepSettings(
+        sources, tmp_path, steps=(2,), options={"inference": ("exact", "approximate"), "order": ("confidence",)}
+    )
+    found = [(point.method, dict(point.options)) for _, point in Sweep(settings).points]
+    assert found == [
+        ("candi", {"solver": "ddim", "inference": "exact"}),
+        ("candi", {"solver": "ddim", "inference": "approximate"}),
+        ("mdlm", {"order": "confidence", "remask": "off"}),
+    ]
+    with pytest.raises(UserError, match="None of these runs"):
+        Sweep(replace(settings, options={"sampler": ("greedy",)}))
+    with pytest.raises(UserError, match="cannot be 'guess'"):
+        Sweep(replace(settings, options={"inference": ("guess",)}))
+
+
+def test_points_of_earlier_sweeps_are_compared_but_only_if_their_cards_agree(runs, swept, tmp_path, capsys):
+    main(["frontier", str(swept / "points.jsonl"), "--out", str(tmp_path / "again")])
+    assert (tmp_path / "again" / "frontier.md").read_bytes() == (swept / "frontier.md").read_bytes()
+    lines = [json.loads(line) for line in (swept / "points.jsonl").read_text().splitlines()]
+    for field, value in (("n", 7), ("length", 32), ("tokenizer", "other"), ("draws", "float32"), ("scorer", None)):
+        other = tmp_path / f"{field}.jsonl"
+        changed = [line | {"card": line["card"] | {"run": "other", field: value}} for line in lines[:3]]
+        other.write_text("".join(json.dumps(line) + "\n" for line in changed))
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit:
+            main(["frontier", str(swept / "points.jsonl"), str(other), "--out", str(tmp_path / "x")])
+        assert exit.value.code == 2
+        assert f"cannot be compared: their {field} differs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--steps", "8,x"], "no list of whole numbers"),
+        (["--steps", "0"], "at least 1"),
+        (["--temperatures", "1:0:0.1"], "no range"),
+        (["--temperatures", "0"], "above 0"),
+        (["--n", "1"], "at least 2"),
+        (["--workers", "0"], "at least 1"),
+        (["--scorer", "none", "--mauve", "pydoc"], "needs a --scorer"),
+        (["--scorer", "none", "--quality", "beauty"], "no measure of quality"),
+        (["--device", "tpu"], "no device"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_in_a_sentence(runs, tmp_path, capsys, flags, complaint):
+    with pytest.raises(SystemExit) as exit:
+        main(["frontier", str(runs / "mdlm"), "--out", str(tmp_path / "x"), "--steps", "1", "--temperatures", "1",
+              "--n", "2", "--words", "pydoc", *flags])  # fmt: skip
+    assert exit.value.code == 2
+    assert complaint in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_two_runs_of_one_name_and_no_runs_at_all(runs, tmp_path):
+    with pytest.raises(UserError, match="Two runs are called"):
+        contestants([str(runs / "ar"), str(runs / "ar")])
+    with pytest.raises(UserError, match="at least one run"):
+        SweepSettings([], tmp_path)
+    with pytest.raises(UserError, match="There is no run"):
+        contestants([str(tmp_path / "nothing")])
+
+
+def test_ranges_and_lists():
+    assert numbers("0.7:1.0:0.1") == [0.7, 0.8, 0.9, 1.0]
+    assert len(numbers("0.7:1.0:0.025")) == 13
+    assert numbers("1,0.5") == [1.0, 0.5]
+    assert integers("8,16,8") == [8, 16]
+
+
+def test_a_batch_is_what_memory_holds_and_at_least_one(runs):
+    one = Contestant.of(str(runs / "mdlm"))
+    assert one.batch(16, 128, torch.device("cpu")) == 64
+    assert one.batch(16, 3, torch.device("cpu")) == 3
+    assert one.batch(10**9, 128, torch.device("cpu")) == 1
+
+
+def test_one_point_by_candi_evaluate(runs, capsys):
+    capsys.readouterr()
+    quality = ["evaluate", str(runs / "mdlm"), "--quality", "--n", "4", "--steps", "2", "--device", "cpu"]
+    main([*quality, "--scorer", str(runs / "ar"), "--words", "pydoc", "--json"])
+    line = json.loads(capsys.readouterr().out)
+    assert {"entropy", "perplexity", "valid_words", "unique_words", "distinct_2", "compression"} == set(
+        line["measures"]
+    )
+    assert line["card"]["steps"] == 2
+    main([*quality, "--scorer", "none"])
+    assert "entropy of a sample" in capsys.readouterr().out
+    for wrong in (["evaluate", str(runs / "mdlm")], [*quality, "--data", "pydoc"], [*quality, "--n", "0"]):
+        with pytest.raises(SystemExit) as exit:
+            main([*wrong, "--scorer", "none"])
+        assert exit.value.code == 2
