@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from candi.guidance import Guidance
 from candi.methods.base import Method
 from candi.nets.ideal import IdealDenoiser
 from candi.rng import Rng
@@ -56,15 +57,23 @@ class Toy:
         seen = torch.bincount((samples * code).sum(-1), minlength=size) / len(samples)
         return 0.5 * float((seen - expected).abs().sum())
 
-    def sample(self, method: Method, n: int, steps: int, seed: int = 0, **options: str) -> Tensor:
+    def sample(
+        self, method: Method, n: int, steps: int, seed: int = 0, guide: Guidance | None = None, **options: str
+    ) -> Tensor:
         nothing = torch.zeros(n, self.length, dtype=torch.long)
-        return self.complete(method, nothing, nothing.bool(), steps, seed, **options)
+        return self.complete(method, nothing, nothing.bool(), steps, seed, guide, **options)
 
-    def complete(self, method: Method, x0: Tensor, known: Tensor, steps: int, seed: int = 0, **options: str) -> Tensor:
+    def complete(
+        self, method: Method, x0: Tensor, known: Tensor, steps: int, seed: int = 0, guide: Guidance | None = None,
+        **options: str,
+    ) -> Tensor:  # fmt: skip
         state: State
         rng = Rng.from_seed(seed)
         with torch.no_grad():
             start = method.prior(x0, known, rng)
-            for state in walk(self.ideal(method), stepper(method, **options), start, times(steps), rng):
+            denoise, step = self.ideal(method), stepper(method, **options)
+            if guide is not None:
+                denoise, step = guide.over(method, denoise, step)
+            for state in walk(denoise, step, start, times(steps), rng):
                 assert torch.equal(state.tokens[known], x0[known]), "a step changed a given token"
         return method.decode(state)

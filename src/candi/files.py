@@ -7,7 +7,7 @@ from pathlib import Path
 
 def write_text(path: Path, text: str) -> None:
     """All of it or nothing."""
-    aside = path.with_name(f".{path.name}.writing")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.writing")  # two processes never write one file aside
     aside.write_text(text, encoding="utf-8")
     os.replace(aside, path)
 

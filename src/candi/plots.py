@@ -80,11 +80,12 @@ def frontiers(comparison: Comparison) -> Figure:
         for group, axes in zip(comparison.groups, panels.flat, strict=False):
             for curve in group.curves:
                 colour = COLOURS[labels.index(curve.label) % len(COLOURS)]
-                band = group.bands[curve.label]
+                band = curve.band
                 axes.fill_between(band.diversity, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
                 x, y = curve.values
-                kept = front(*curve.costs)
-                axes.plot(x[kept], y[kept], color=colour, marker="o", markersize=4, label=curve.label)
+                kept = front(curve.points.diversity, curve.points.cost)
+                axes.plot(band.diversity, band.quality, color=colour)
+                axes.plot(x[kept], y[kept], "o", color=colour, markersize=4, label=curve.label)
                 rest = [index for index in range(len(x)) if index not in kept]
                 axes.plot(x[rest], y[rest], "o", markersize=4, markerfacecolor="none", color=colour)
             axes.set_title(f"{group.steps} steps", fontsize=10)

@@ -47,6 +47,10 @@ class Space(ABC):
     def expect(self, prediction: Prediction) -> Values:
         """E[point(x0)] under the prediction; zero at positions that are not open."""
 
+    def image(self, change: LogProbs) -> Values:
+        """A change of the one-hot vectors [B, L, V] as it is seen in this space: c W."""
+        return change.to(self.codebook.weight.dtype) @ self.codebook.rows()
+
     @abstractmethod
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         """log q(values | x0 = v) for every v, up to a constant in v."""
@@ -80,6 +84,9 @@ class OneHot(Space):
 
     def expect(self, prediction: Prediction) -> Values:
         return prediction.log_probs().exp()
+
+    def image(self, change: LogProbs) -> Values:
+        return change.to(self.codebook.weight.dtype)
 
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         return values / sigma_t.square()[:, None, None]  # -|x~ - e_v|^2 / 2 = x~_v + terms without v

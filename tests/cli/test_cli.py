@@ -77,7 +77,7 @@ def _refused(capsys, *arguments: object) -> str:
         ("sample hf:not//valid", "cannot be fetched from the hub"),
         ("evaluate RUN --data pydoc --sequences 0", "at least 1 sequence"),
         ("evaluate RUN --data nothing.txt", "no file or folder 'nothing.txt'"),
-        ("evaluate RUN", "required"),
+        ("evaluate RUN", "Say what to evaluate"),
         ("train --data pydoc --out X --seed 99999999999999999999999", "below 2^63"),
         ("train --data pydoc --out X --tokenizer bpe:99999999999", "more than any text fills"),
         ("train --data pydoc --out X --method duo --duo.log_snr_max -5 --duo.log_snr_min 5", "noise range"),

@@ -14,7 +14,7 @@ from candi.evaluation.samples import Samples
 from candi.evaluation.table import measured
 from candi.evaluation.words import WordList, words_of
 
-POINT = Point("run", "hash", "mdlm", "letters", 27, 8, 4, False, 1.0, None, None, {}, 0, 3)
+POINT = Point("run", "hash", "mdlm", "letters", 27, 8, 4, False, 1.0, None, None, {}, 0, 3, "float32")
 
 
 def _line(texts, nats=None, tokens=None, entropy=None):
@@ -39,8 +39,9 @@ def test_measures_of_three_texts_by_hand():
 
 def test_a_measure_of_chosen_samples_is_that_of_their_sums():
     columns = {"nats": [6.0, 3.0, 0.0], "tokens": [2, 1, 0]}
-    assert MEASURES["perplexity"].of(columns, np.array([0, 0, 1])) == pytest.approx(math.exp(15 / 5))
-    assert math.isnan(MEASURES["perplexity"].of(columns, np.array([2, 2, 2])))
+    twice, nothing = MEASURES["perplexity"].again(columns, np.array([[0, 0, 1], [2, 2, 2]]))
+    assert twice == pytest.approx(math.exp(15 / 5))
+    assert math.isnan(nothing)
 
 
 @pytest.mark.parametrize("texts", [["", "", ""], ["a"], [" ", "\n"]])
@@ -73,6 +74,7 @@ def test_names_of_measures_and_the_key_of_a_point():
     keys = {POINT.key, _changed(temperature=0.9).key, _changed(seed=1).key, _changed(checkpoint="other").key}
     assert len(keys) == 4
     assert _changed(run="renamed").key == POINT.key
+    assert _changed(steps_fixed=True).key == POINT.key
 
 
 def _changed(**values):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from candi.errors import UserError
-from candi.evaluation.pareto import band, dominance, front, quality_at, rankings
+from candi.evaluation.pareto import Points, band, cost_at, dominance, front, rankings, wholly_ahead
 
 
 def test_the_front_is_what_nothing_dominates():
@@ -22,49 +22,81 @@ def test_the_front_is_what_nothing_dominates():
     assert (np.diff(diversity[order]) > 0).all()
 
 
-def test_quality_between_points_and_nothing_beyond():
-    at = quality_at(np.array([1.0, 2.0, 1.5]), np.array([10.0, 20.0, 30.0]), np.array([0.5, 1.0, 1.5, 2.0, 2.5]))
+def test_costs_between_points_and_nothing_beyond():
+    """log cost is linear between points: 10 and 40 have 20 in the middle."""
+    at = cost_at(np.array([1.0, 2.0]), np.array([10.0, 40.0]), np.array([0.5, 1.0, 1.5, 2.0, 2.5]))
     assert np.isnan(at[[0, 4]]).all()
-    assert at[1:4].tolist() == [10.0, 15.0, 20.0]
+    assert at[1:4].tolist() == pytest.approx([10.0, 20.0, 40.0])
+    nothing = cost_at(np.array([np.nan]), np.array([1.0]), np.array([0.5]))
+    assert np.isnan(nothing).all()
 
 
-def _noisy(diversity, quality, spread):
-    return lambda random: (diversity, quality * np.exp(spread * random.standard_normal(len(quality))))
+def test_neighbours_out_of_order_are_pooled():
+    """The nearest rising sequence, by trying all ways to cut into pooled blocks."""
+    random = np.random.default_rng(0)
+    for _ in range(30):
+        values = random.standard_normal(5)
+        best, nearest = np.inf, values
+        for cuts in itertools.product([0, 1], repeat=4):
+            blocks = np.split(values, [i + 1 for i, cut in enumerate(cuts) if cut])
+            fitted = np.concatenate([np.full(len(block), block.mean()) for block in blocks])
+            error = float(((fitted - values) ** 2).sum())
+            if (np.diff(fitted) >= 0).all() and error < best:
+                best, nearest = error, fitted
+        found = np.log(cost_at(np.arange(5.0), np.exp(values), np.arange(5.0)))
+        assert found == pytest.approx(nearest)
 
 
-def test_bands_cover_and_dominance_knows_how_sure_it_is():
+def _noisy(diversity, cost, spread, seed=0):
+    random = np.random.default_rng(seed)
+    noise = np.exp(spread * random.standard_normal((400, len(cost))))
+    return Points(diversity, cost, np.repeat(diversity[None], 400, 0), cost * noise)
+
+
+def test_only_what_is_surely_dominated_goes():
+    diversity = np.array([1.0, 2.0, 3.0])
+    points = _noisy(diversity, np.array([1.02, 1.0, 2.0]), 0.1)
+    assert points.possible().cost.tolist() == [1.02, 1.0, 2.0], "1.02 may be 1 and bad luck"
+    points = _noisy(diversity, np.array([3.0, 1.0, 2.0]), 0.1)
+    assert points.possible().cost.tolist() == [1.0, 2.0]
+
+
+def test_dominance_knows_how_sure_it_is():
     diversity = np.linspace(4, 5, 9)
-    quality = np.exp(diversity)
-    found = band(diversity, quality, _noisy(diversity, quality, 0.05), np.linspace(4, 5, 11))
-    assert (found.low <= found.quality * 1.0001).all()
-    assert (
-        found.quality <= found.high * 1.08
-    ).all()  # the front takes the best of noisy points, so it sits a little low
-    better = dominance(
-        (diversity, 0.9 * quality), (diversity, quality),
-        _noisy(diversity, 0.9 * quality, 0.01), _noisy(diversity, quality, 0.01),
-    )  # fmt: skip
+    cost = np.exp(diversity)
+    better = dominance(_noisy(diversity, 0.9 * cost, 0.01), _noisy(diversity, cost, 0.01, 1))
     assert better is not None
-    assert (better.ahead, better.sure) == (1.0, 1.0)
+    assert (better.ahead, better.sure, better.surely_behind) == (1.0, 1.0, 0.0)
     assert better.ratio == pytest.approx(0.9)
     assert better.ratio_low < 0.9 < better.ratio_high
-    unsure = dominance(
-        (diversity, 0.99 * quality), (diversity, quality),
-        _noisy(diversity, 0.99 * quality, 0.1), _noisy(diversity, quality, 0.1),
-    )  # fmt: skip
+    unsure = dominance(_noisy(diversity, 0.99 * cost, 0.1), _noisy(diversity, cost, 0.1, 1))
     assert unsure is not None
     assert unsure.ahead == 1.0
     assert unsure.sure < 0.2
     assert unsure.ratio_low < 1 < unsure.ratio_high
 
 
-def test_without_a_shared_range_nobody_is_better():
-    first, second = np.array([1.0, 2.0]), np.array([3.0, 4.0])
-    quality = np.array([1.0, 2.0])
-    assert (
-        dominance((first, quality), (second, quality), _noisy(first, quality, 0.1), _noisy(second, quality, 0.1))
-        is None
-    )
+def test_without_a_shared_range_nobody_is_better_unless_in_everything():
+    low, high = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    cost = np.array([1.0, 2.0])
+    assert dominance(_noisy(low, cost, 0.1), _noisy(high, cost, 0.1)) is None
+    assert not wholly_ahead(_noisy(high, cost, 0.1), _noisy(low, cost, 0.1))
+    assert wholly_ahead(_noisy(high, cost / 4, 0.1), _noisy(low, cost, 0.1))
+
+
+def test_a_single_point_has_its_own_interval_and_what_cannot_be_drawn_again_none():
+    one = band(_noisy(np.array([3.0]), np.array([10.0]), 0.1))
+    assert (one.low < 10).all()
+    assert (one.high > 10).all()
+    diversity, cost = np.array([1.0, 2.0]), np.array([1.0, 2.0])
+    still = np.repeat(diversity[None], 10, 0)
+    frozen = Points(diversity, cost, still, np.repeat(cost[None], 10, 0), judged=False)
+    assert np.isnan(band(frozen).low).all()
+    found = dominance(frozen, Points(diversity, 2 * cost, still, np.repeat(2 * cost[None], 10, 0), judged=False))
+    assert found is not None
+    assert found.ratio == pytest.approx(0.5)
+    assert np.isnan(found.ratio_high)
+    assert found.sure == 0
 
 
 def test_rankings_are_those_that_some_choice_of_temperatures_gives():

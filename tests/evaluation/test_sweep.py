@@ -15,7 +15,7 @@ from candi.cli import main
 from candi.cli.frontier import integers, numbers
 from candi.errors import UserError
 from candi.evaluation.contestant import Contestant, contestants
-from candi.evaluation.sweep import Sweep, SweepSettings
+from candi.evaluation.sweep import Sweep, SweepSettings, _finish_share
 from candi.evaluation.table import read_lines
 from tests.training.runs import train_here
 
@@ -68,8 +68,8 @@ def test_every_card_says_how_its_point_was_made(swept, runs):
     }  # fmt: skip
     assert known.items() <= card.items()
     assert card["tokenizer"] == one.tokenizer
-    assert card["scorer"]["scorer"] == str(runs / "ar")
-    assert {"checkpoint", "tokenizer", "precision", "context"} <= card["scorer"].keys()
+    assert card["scorer"]["scorer"] == "ar"
+    assert {"content", "tokenizer", "precision", "context"} <= card["scorer"].keys()
 
 
 def test_a_killed_sweep_resumes_to_the_same_file(runs, swept, tmp_path):
@@ -104,7 +104,7 @@ def test_a_further_scorer_uses_the_samples_that_are_there(runs, swept, tmp_path,
     assert moments == {path: path.stat().st_mtime_ns for path in out.glob("samples/*.json")}
     lines = read_lines(out / "points.jsonl")
     assert all(f"perplexity:{tmp_path / 'judge'}" in line["measures"] for line in lines)
-    assert "Rank correlation with" in (out / "frontier.md").read_text()
+    assert "Rank correlation of ar and" in (out / "frontier.md").read_text()
 
 
 def test_options_are_further_axes_for_whoever_has_them(runs, tmp_path):
@@ -150,6 +150,11 @@ def test_points_of_earlier_sweeps_are_compared_but_only_if_their_cards_agree(run
         (["--workers", "0"], "at least 1"),
         (["--scorer", "none", "--mauve", "pydoc"], "needs a --scorer"),
         (["--scorer", "none", "--quality", "beauty"], "no measure of quality"),
+        (["--scorer", "none", "--quality", "perplexity"], "cannot be measured without --scorer"),
+        (["--words", "nothing.txt"], "no file or folder"),
+        (["--context", "1"], "at least 2"),
+        (["--length", "0"], "at least 1"),
+        (["--precision", "half"], "no precision"),
         (["--device", "tpu"], "no device"),
     ],
 )  # fmt: skip
@@ -168,6 +173,41 @@ def test_two_runs_of_one_name_and_no_runs_at_all(runs, tmp_path):
         SweepSettings([], tmp_path)
     with pytest.raises(UserError, match="There is no run"):
         contestants([str(tmp_path / "nothing")])
+
+
+def test_damage_is_named_and_a_folder_that_cannot_be_made(runs, tmp_path, capsys):
+    out = tmp_path / "sweep"
+    flags = ["frontier", str(runs / "mdlm"), "--steps", "1", "--temperatures", "0.5,1", "--n", "2", "--words", "pydoc"]
+    main([*flags, "--out", str(out)])
+    broken = next(out.glob("samples/*.json"))
+    broken.write_text(broken.read_text()[:50])
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "bad.jsonl").write_text('{"key": "a", "card": {}, "measures": {}, "columns": {}}\n')
+    for more, complaint in (
+        (["--out", str(out)], f"{broken} is damaged; delete it"),
+        (["--out", str(tmp_path / "file")], "cannot be made"),
+    ):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit:
+            main([*flags, *more])
+        assert exit.value.code == 2
+        assert complaint in capsys.readouterr().err
+    broken.unlink()
+    main([*flags, "--out", str(out)])
+    with pytest.raises(UserError, match="does not hold the points of a sweep"):
+        read_lines(tmp_path / "bad.jsonl")
+
+
+def test_one_temperature_and_two_samples_are_enough_for_a_report(runs, tmp_path):
+    flags = ["frontier", str(runs / "mdlm"), str(runs / "candi"), "--steps", "1", "--temperatures", "1e-6", "--n", "2"]
+    main([*flags, "--out", str(tmp_path / "x"), "--scorer", str(runs / "ar")])
+    assert "1 steps" in (tmp_path / "x" / "frontier.md").read_text()
+
+
+def test_a_share_of_a_sweep_ends_when_nobody_waits_for_it(runs, tmp_path):
+    settings = SweepSettings([str(runs / "mdlm")], tmp_path / "x", steps=(1,), n=2, device="cpu")
+    _finish_share(settings, "cpu", 0, 1, parent=-1)
+    assert not list(tmp_path.glob("x/samples/*"))
 
 
 def test_ranges_and_lists():

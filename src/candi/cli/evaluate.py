@@ -78,7 +78,15 @@ def _quality(given: Namespace) -> None:
     one = Contestant.of(given.run)
     model = load(one.folder, given.device)
     (point,) = one.points(
-        [given.steps], [given.temperature], {}, top_k=None, nucleus=None, length=None, seed=given.seed, n=given.n
+        [given.steps],
+        [given.temperature],
+        {},
+        top_k=None,
+        nucleus=None,
+        length=None,
+        seed=given.seed,
+        n=given.n,
+        precision="bf16" if model.device.type == "cuda" else "float32",
     )
     samples = make(model, point, given.batch)
     scores = {name: scored(judge, samples.texts) for name, judge in judges.items()}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from jsonargparse import Namespace
 
 from candi import plots
 from candi.cli.judges import add_judges, scorers
@@ -17,7 +18,7 @@ from candi.evaluation.sweep import Sweep, SweepSettings
 from candi.evaluation.table import Line, read_lines
 from candi.files import write_text
 from candi.report.frontier import write_page
-from candi.report.tables import latex, markdown, sentence
+from candi.report.tables import latex, markdown, sentence, trap
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -51,6 +52,8 @@ def run(arguments: Sequence[str]) -> None:
     earlier = [line for source in given.runs if source.endswith(".jsonl") for line in read_lines(Path(source))]
     runs = [source for source in given.runs if not source.endswith(".jsonl")]
     lines = list(earlier)
+    names = scorers(given.scorer, given.words)
+    axes = _axes(earlier, bool(names), given)
     if runs:
         lines += Sweep(
             SweepSettings(
@@ -58,11 +61,10 @@ def run(arguments: Sequence[str]) -> None:
                 options={name: given[name].split(",") for name in method_options() if given[name]},
                 top_k=given.top_k, nucleus=given.nucleus, length=given.length, n=given.n, seed=given.seed,
                 batch=given.batch, device=given.device, workers=given.workers, precision=given.precision,
-                compile=given.compile, scorers=scorers(given.scorer, given.words), context=given.context,
+                compile=given.compile, scorers=names, context=given.context,
                 words=given.words, mauve=given.mauve, letters=given.letters,
             )
         ).go()  # fmt: skip
-    axes = _axes(lines, given.diversity, given.quality)
     comparison = compare(lines, axes)
     folders = [given.out, *(Path(source).parent for source in given.runs if source.endswith(".jsonl"))]
     _write(given.out, comparison, lines, folders)
@@ -90,11 +92,25 @@ def numbers(text: str) -> list[float]:
         ) from None
 
 
-def _axes(lines: Sequence[Line], diversity: str | None, quality: str | None) -> Axes:
-    """By default perplexity against entropy where there is a scorer, valid against unique words where there is none."""
-    scored = any("perplexity" in line["measures"] for line in lines)
-    quality = quality or ("perplexity" if scored else "valid_words")
-    return Axes(diversity or ("entropy" if quality == "perplexity" else "unique_words"), quality)
+def _axes(earlier: Sequence[Line], scored: bool, given: Namespace) -> Axes:
+    """By default perplexity against entropy where there is a scorer, valid against unique words where there is none.
+
+    What cannot be measured is told before anything is made.
+    """
+    scored = scored or any("perplexity" in line["measures"] for line in earlier)
+    quality = given.quality or ("perplexity" if scored else "valid_words")
+    axes = Axes(given.diversity or ("entropy" if quality == "perplexity" else "unique_words"), quality)
+    _ = axes.measures
+    have = {"scorer": scored, "words": bool(given.words) or bool(earlier), "mauve": bool(given.mauve) or bool(earlier)}
+    for name, need in (
+        ("perplexity", "scorer"),
+        ("valid_words", "words"),
+        ("unique_words", "words"),
+        ("mauve", "mauve"),
+    ):
+        if name in (axes.diversity, axes.quality) and not have[need]:
+            raise UserError(f"{name} cannot be measured without --{need}; give one, or choose another measure.")
+    return axes
 
 
 def _write(out: Path, comparison: Comparison, lines: Sequence[Line], folders: Sequence[Path]) -> None:
@@ -112,6 +128,6 @@ def _write(out: Path, comparison: Comparison, lines: Sequence[Line], folders: Se
     for group in comparison.groups:
         for pair in group.pairs:
             print(f"{group.steps} steps: {sentence(pair, comparison.axes)}")
-        if len(group.rankings) > 1:
-            print(f"{group.steps} steps: single temperatures can give {len(group.rankings)} different rankings.")
+        if len(orders := trap(group)) > 1:
+            print(f"{group.steps} steps: single temperatures can give {len(orders)} different rankings.")
     print(f"Open {out / 'report.html'} in a browser; figures and tables lie beside it.", file=sys.stderr)

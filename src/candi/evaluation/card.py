@@ -40,11 +40,12 @@ class Point:
     options: Mapping[str, str]
     seed: int
     n: int
+    precision: str
 
     @property
     def key(self) -> str:
         """A name for its files. The run may be renamed; its checkpoint is what counts."""
-        values = {name: value for name, value in dataclasses.asdict(self).items() if name != "run"}
+        values = {name: value for name, value in dataclasses.asdict(self).items() if name not in ("run", "steps_fixed")}
         return fingerprint(values)
 
     @property
@@ -57,7 +58,7 @@ def fingerprint(values: Any) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def card(point: Point, model: Model, batch: int, precision: str) -> dict[str, Any]:
+def card(point: Point, model: Model, batch: int) -> dict[str, Any]:
     """The point, and the circumstances under which it was made."""
     cuda = model.device.type == "cuda"
     return {
@@ -65,7 +66,6 @@ def card(point: Point, model: Model, batch: int, precision: str) -> dict[str, An
         "parameters": parameter_count(model.denoiser),
         "ema": True,  # a checkpoint's model.safetensors holds the averaged weights
         "batch": batch,
-        "precision": ("bf16" if cuda else "float32") if precision == "auto" else precision,
         "draws": PRECISION,
         "device": torch.cuda.get_device_name(model.device) if cuda else "cpu",
         "candi": candi.__version__,
@@ -77,12 +77,12 @@ def card(point: Point, model: Model, batch: int, precision: str) -> dict[str, An
 def must_agree(cards: Sequence[Card], fields: Iterable[str]) -> None:
     """Refuse to compare points that differ in one of the fields."""
     for field in fields:
-        first = cards[0][field]
+        first = cards[0].get(field)
         for other in cards[1:]:
-            if other[field] != first:
+            if other.get(field) != first:
                 raise UserError(
                     f"{cards[0]['run']} and {other['run']} cannot be compared: their {field} differs "
-                    f"({_short(first)} and {_short(other[field])}); make both points with the same."
+                    f"({_short(first)} and {_short(other.get(field))}); make both points with the same."
                 )
 
 

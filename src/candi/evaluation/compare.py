@@ -11,13 +11,21 @@ import torch
 from candi.errors import UserError
 from candi.evaluation.card import must_agree
 from candi.evaluation.measures import Measure, measure_named
-from candi.evaluation.pareto import Band, Dominance, Numbers, band, dominance, front, rankings
+from candi.evaluation.pareto import (
+    MOST_RANKED,
+    Band,
+    Dominance,
+    Numbers,
+    Points,
+    band,
+    dominance,
+    rankings,
+    wholly_ahead,
+)
 from candi.evaluation.scorers import rank_correlation
 from candi.evaluation.table import Line
 
-_GRID = 41  # diversities at which a band is computed
 _MATCHED = 5  # diversities of the table
-_MOST_RANKED = 6
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,7 @@ class Axes:
 
     def cost(self, quality: Numbers) -> Numbers:
         """Quality as a number that is the better the lower; its own inverse."""
-        return 1 / quality if self.measures[1].higher_is_better else quality
+        return 1 / np.where(quality > 0, quality, np.nan) if self.measures[1].higher_is_better else quality
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,7 @@ class Curve:
     steps_fixed: bool
     lines: Sequence[Line]
     axes: Axes
+    draws: int = 500
 
     @cached_property
     def values(self) -> tuple[Numbers, Numbers]:
@@ -52,44 +61,40 @@ class Curve:
         found = [[line["measures"][name] for line in self.lines] for name in (self.axes.diversity, self.axes.quality)]
         return np.array(found[0], dtype=np.float64), np.array(found[1], dtype=np.float64)
 
-    @property
-    def costs(self) -> tuple[Numbers, Numbers]:
-        diversity, quality = self.values
-        return diversity, self.axes.cost(quality)
+    @cached_property
+    def points(self) -> Points:
+        """Drawn again sample by sample: one choice for the whole curve, whose points share their random numbers.
+
+        What belongs to all samples together stays as it was measured.
+        """
+        count = self.lines[0]["card"]["n"]
+        chosen = np.random.default_rng(0).integers(count, size=(self.draws, count))
+        diversity, quality = (
+            self._again(measure, value, chosen) for measure, value in zip(self.axes.measures, self.values, strict=True)
+        )
+        judged = self.axes.measures[1].above is not None
+        return Points(self.values[0], self.axes.cost(self.values[1]), diversity, self.axes.cost(quality), judged)
+
+    def _again(self, measure: Measure, measured: Numbers, chosen: Any) -> Numbers:
+        if measure.above is None:
+            return np.repeat(measured[None], len(chosen), 0)
+        return np.stack([measure.again(line["columns"], chosen) for line in self.lines], -1)
 
     @cached_property
-    def _columns(self) -> list[dict[str, Numbers]]:
-        return [
-            {name: np.asarray(row, dtype=np.float64) for name, row in line["columns"].items()} for line in self.lines
-        ]
-
-    def again(self, random: np.random.Generator) -> tuple[Numbers, Numbers]:
-        """The same points, each from samples drawn with replacement. What belongs to all samples together stays."""
-        measures = self.axes.measures
-        drawn = [value.copy() for value in self.values]
-        for index, columns in enumerate(self._columns):
-            count = len(columns["entropy"])
-            chosen = random.integers(count, size=count)
-            for measure, values in zip(measures, drawn, strict=True):
-                if measure.above is not None:
-                    values[index] = measure.of(columns, chosen)
-        return drawn[0], self.axes.cost(drawn[1])
-
-    def band(self, draws: int = 500) -> Band:
-        diversity, cost = self.costs
-        ends = diversity[front(diversity, cost)]
-        found = band(diversity, cost, self.again, np.linspace(ends[0], ends[-1], _GRID), draws)
+    def band(self) -> Band:
+        found = band(self.points)
         low, high = self.axes.cost(found.low), self.axes.cost(found.high)
         return Band(found.diversity, self.axes.cost(found.quality), np.minimum(low, high), np.maximum(low, high))
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One curve against another; None where they share no range of diversity."""
+    """One curve against another. Without a shared range of diversity one can still be ahead in everything."""
 
     first: str
     second: str
     result: Dominance | None
+    winner: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,27 +103,25 @@ class Group:
 
     steps: int
     curves: Sequence[Curve]
-    bands: Mapping[str, Band]
     pairs: Sequence[Pair]
-    rankings: Sequence[tuple[str, ...]]
+    rankings: Sequence[tuple[str, ...]] | None
 
     def matched(self) -> tuple[Numbers, dict[str, list[tuple[float, float, float]]]]:
         """Diversities that most curves reach, and each curve's quality there with its interval."""
-        low = max(band.diversity[0] for band in self.bands.values())
-        high = min(band.diversity[-1] for band in self.bands.values())
+        ends = [(curve.band.diversity[0], curve.band.diversity[-1]) for curve in self.curves]
+        low, high = max(low for low, _ in ends), min(high for _, high in ends)
         if low >= high:  # no range is shared by all: the whole range, with gaps
-            low = min(band.diversity[0] for band in self.bands.values())
-            high = max(band.diversity[-1] for band in self.bands.values())
+            low, high = min(low for low, _ in ends), max(high for _, high in ends)
         where = np.linspace(low, high, _MATCHED)
         return where, {
-            label: [tuple(float(_at(band, row, x)) for row in (band.quality, band.low, band.high)) for x in where]  # type: ignore[misc]
-            for label, band in self.bands.items()
+            curve.label: [(_at(b, b.quality, x), _at(b, b.low, x), _at(b, b.high, x)) for x in where]
+            for curve in self.curves
+            for b in [curve.band]
         }
 
 
 def _at(band: Band, values: Numbers, x: float) -> float:
-    # a hair of room: the ends of the grid are computed in two ways
-    hair = 1e-9 * max(1.0, abs(x))
+    hair = 1e-9 * max(1.0, abs(x))  # the ends of the grid are computed in two ways
     if not band.diversity[0] - hair <= x <= band.diversity[-1] + hair:
         return float("nan")
     return float(np.interp(x, band.diversity, values))
@@ -128,79 +131,91 @@ def _at(band: Band, values: Numbers, x: float) -> float:
 class Comparison:
     axes: Axes
     groups: Sequence[Group]
-    left_out: Sequence[str]
-    agreement: Mapping[str, float]
+    notes: Sequence[str]
 
 
 def compare(lines: Sequence[Line], axes: Axes, draws: int = 500) -> Comparison:
     """Refuses points whose cards disagree in what must agree, naming the field."""
-    measures = axes.measures
-    usable, left_out = [], []
+    lines = list({line["key"]: line for line in lines}.values())
+    notes, usable = [], []
     for line in lines:
-        if all(_number(line, name) for name in (axes.diversity, axes.quality)):
-            usable.append(line)
+        missing = [name for name in (axes.diversity, axes.quality) if line["measures"].get(name) is None]
+        if missing:
+            notes.append(f"Left out: {_told(line['card'])} has no {missing[0]}.")
+        elif line["measures"][axes.quality] <= 0:
+            notes.append(f"Left out: {_told(line['card'])} has a {axes.quality} of 0.")
         else:
-            left_out.append(_label(line["card"]))
+            usable.append(line)
     if not usable:
         raise UserError(
-            f"No point has both {axes.diversity} and {axes.quality}; perplexity needs a --scorer, words need --words."
+            f"No point has both {axes.diversity} and {axes.quality} above 0; perplexity needs a --scorer, words need "
+            "--words, and samples must not be empty."
         )
     cards = [line["card"] for line in usable]
-    must_agree(cards, dict.fromkeys(field for measure in measures for field in measure.agree))
+    must_agree(cards, dict.fromkeys(field for measure in axes.measures for field in measure.agree))
     for run in dict.fromkeys(card["run"] for card in cards):
-        must_agree([card for card in cards if card["run"] == run], ("checkpoint",))
-    curves = _curves(usable, axes)
+        must_agree([card for card in cards if card["run"] == run], ("checkpoint", "seed"))
+    curves = _curves(usable, axes, draws)
     counts = sorted({curve.steps for curve in curves if not curve.steps_fixed}) or [curves[0].steps]
-    bands = {id(curve): curve.band(draws) for curve in curves}
-    groups = []
-    for steps in counts:
-        some = [curve for curve in curves if curve.steps_fixed or curve.steps == steps]
-        named = {curve.label: curve for curve in some}
-        pairs = [
-            Pair(a.label, b.label, dominance(a.costs, b.costs, a.again, b.again, draws))
-            for i, a in enumerate(some)
-            for b in some[i + 1 :]
-        ]
-        choices = {label: curve.costs[1].tolist() for label, curve in named.items()}
-        orders = rankings(choices) if len(choices) <= _MOST_RANKED else []
-        groups.append(Group(steps, some, {label: bands[id(curve)] for label, curve in named.items()}, pairs, orders))
-    return Comparison(axes, groups, left_out, _agreement(usable))
+    some = [[curve for curve in curves if curve.steps_fixed or curve.steps == steps] for steps in counts]
+    groups = [Group(steps, group, _pairs(group), _rankings(group)) for steps, group in zip(counts, some, strict=True)]
+    return Comparison(axes, groups, [*notes, *_agreement(usable)])
 
 
-def _number(line: Line, name: str) -> bool:
-    value = line["measures"].get(name)
-    return value is not None and value > 0
+def _pairs(curves: Sequence[Curve]) -> list[Pair]:
+    pairs = []
+    for index, a in enumerate(curves):
+        for b in curves[index + 1 :]:
+            winner = a if wholly_ahead(a.points, b.points) else b if wholly_ahead(b.points, a.points) else None
+            pairs.append(Pair(a.label, b.label, dominance(a.points, b.points), winner.label if winner else None))
+    return pairs
 
 
-def _label(card: Mapping[str, Any]) -> str:
+def _rankings(curves: Sequence[Curve]) -> list[tuple[str, ...]] | None:
+    """None if there are too many curves to try every order of."""
+    if len(curves) > MOST_RANKED:
+        return None
+    return rankings({curve.label: curve.points.cost.tolist() for curve in curves})
+
+
+def _told(card: Mapping[str, Any]) -> str:
     return f"{card['run']}, {card['steps']} steps, temperature {card['temperature']:g}"
 
 
-def _curves(lines: Sequence[Line], axes: Axes) -> list[Curve]:
-    """In order of appearance. Options are named where a run was sampled with several."""
+def _curves(lines: Sequence[Line], axes: Axes, draws: int) -> list[Curve]:
+    """In order of appearance. What a run was sampled with is named where there are several ways."""
     grouped: dict[tuple[str, int, str], list[Line]] = {}
     for line in lines:
         card = line["card"]
-        grouped.setdefault((card["run"], card["steps"], ", ".join(card["options"].values())), []).append(line)
-    several = {run for run, _, options in grouped for other, _, else_ in grouped if run == other and options != else_}
+        grouped.setdefault((card["run"], card["steps"], _way(card)), []).append(line)
+    several = {run for run, _, way in grouped for other, _, else_ in grouped if run == other and way != else_}
     return [
         Curve(
-            f"{run} ({options})" if run in several else run,
+            f"{run} ({way})" if run in several else run,
             steps,
             some[0]["card"]["steps_fixed"],
             sorted(some, key=lambda line: line["card"]["temperature"]),
             axes,
+            draws,
         )
-        for (run, steps, options), some in grouped.items()
+        for (run, steps, way), some in grouped.items()
     ]
 
 
-def _agreement(lines: Sequence[Line]) -> dict[str, float]:
+def _way(card: Mapping[str, Any]) -> str:
+    """All but steps and temperature."""
+    cuts = {name: card[name] for name in ("top_k", "nucleus") if card[name] is not None}
+    return ", ".join([*card["options"].values(), *(f"{name} {value:g}" for name, value in cuts.items())])
+
+
+def _agreement(lines: Sequence[Line]) -> list[str]:
     """Rank correlation of every further scorer's perplexities with the first one's."""
-    found = {}
+    told = []
     for name in dict.fromkeys(name for line in lines for name in line["measures"] if name.startswith("perplexity:")):
         pairs = [(line["measures"].get("perplexity"), line["measures"].get(name)) for line in lines]
         both = torch.tensor([pair for pair in pairs if None not in pair], dtype=torch.float64).reshape(-1, 2)
         if len(both) > 1:
-            found[name.partition(":")[2]] = rank_correlation(both[:, 0], both[:, 1])
-    return found
+            first = lines[0]["card"]["scorer"]["scorer"]
+            value = rank_correlation(both[:, 0], both[:, 1])
+            told.append(f"Rank correlation of {first} and {name.partition(':')[2]} over the points: {value:.3f}.")
+    return told

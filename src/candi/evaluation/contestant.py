@@ -53,20 +53,20 @@ class Contestant:
 
     def points(
         self, steps: Sequence[int], temperatures: Sequence[float], options: Mapping[str, Sequence[str]], *,
-        top_k: int | None, nucleus: float | None, length: int | None, seed: int, n: int,
+        top_k: int | None, nucleus: float | None, length: int | None, seed: int, n: int, precision: str,
     ) -> Iterator[Point]:  # fmt: skip
         """The grid. Options that the method does not have are left out, those that are not swept stand as trained."""
-        length = length or self.config.length
+        length = self.config.length if length is None else length
         counts = [len(self.method.times(count, length)) - 1 for count in steps]
-        fixed = counts != list(steps)
         trained = asdict(self.config.settings)  # type: ignore[call-overload]
-        axes = {name: options.get(name) or (trained[name],) for name in self.method.options}
+        axes = {name: tuple(dict.fromkeys(options.get(name) or (trained[name],))) for name in self.method.options}
         for values in product(*axes.values()):
             for count in dict.fromkeys(counts):
                 for temperature in temperatures:
                     yield Point(
                         self.name, self.checkpoint, self.config.method, self.tokenizer, self.config.vocab_size, length,
-                        count, fixed, temperature, top_k, nucleus, dict(zip(axes, values, strict=True)), seed, n,
+                        count, self.method.own_steps, temperature, top_k, nucleus, dict(zip(axes, values, strict=True)),
+                        seed, n, precision,
                     )  # fmt: skip
 
     def batch(self, length: int, most: int, device: torch.device) -> int:

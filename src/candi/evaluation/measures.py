@@ -31,18 +31,18 @@ class Measure:
     exponential: bool = False
     agree: tuple[str, ...] = ()
 
-    def of(self, columns: Columns, chosen: NDArray[np.int64] | None = None) -> float:
-        """Of all samples, or of those that are chosen, some of them more than once."""
+    def of(self, columns: Columns) -> float:
+        """Of all samples; nan where there is nothing to divide by."""
+        return float(self.again(columns, np.arange(len(columns[self.above or ""]))[None])[0])
+
+    def again(self, columns: Columns, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Of chosen samples, some of them more than once; a row of numbers for each value [R, N]."""
         assert self.above is not None
         numbers = np.asarray(columns[self.above], dtype=np.float64)
         weights = np.ones_like(numbers) if self.below is None else np.asarray(columns[self.below], dtype=np.float64)
-        if chosen is not None:
-            numbers, weights = numbers[chosen], weights[chosen]
-        total = weights.sum()
-        if not total:
-            return math.nan
-        ratio = float(numbers.sum() / total)
-        return _exponential(ratio) if self.exponential else ratio
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            ratio = numbers[chosen].sum(-1) / weights[chosen].sum(-1)
+            return np.exp(ratio) if self.exponential else ratio
 
 
 _TOKENS = ("tokenizer", "length", "n", "ema", "precision", "draws")
@@ -51,7 +51,7 @@ _TEXT = ("n", "ema", "precision", "draws")
 MEASURES = {
     "entropy": Measure("entropy of a sample (nats)", True, True, above="entropy", agree=_TOKENS),
     "distinct_2": Measure("distinct pairs of tokens", True, True, agree=_TOKENS),
-    "compression": Measure("size after compression", True, True, agree=_TEXT),
+    "compression": Measure("size after compression", True, True, agree=(*_TEXT, "length")),
     "unique_words": Measure("unique words", True, True, agree=(*_TEXT, "length", "words")),
     "perplexity": Measure(
         "generative perplexity", False, False, above="nats", below="tokens", exponential=True, agree=(*_TEXT, "scorer")
@@ -77,7 +77,3 @@ def compression(texts: Sequence[str]) -> float:
 def plain(values: Mapping[str, float]) -> dict[str, Any]:
     """As JSON has it: no nan, but null."""
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
-
-
-def _exponential(x: float) -> float:
-    return math.exp(x) if x < 700 else math.inf

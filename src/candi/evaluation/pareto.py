@@ -1,9 +1,9 @@
 """Frontiers: the best quality for every diversity, how sure it is, and who is ahead where.
 
-A point is (diversity, quality), quality the lower the better (a perplexity, say) and diversity the higher the better.
+A point is (diversity, cost): the more diverse the better, the lower the cost (a perplexity, say) the better.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -13,30 +13,79 @@ from numpy.typing import NDArray
 from candi.errors import UserError
 
 Numbers = NDArray[np.float64]
+MOST_RANKED = 6
+_SURE = 0.975
 
 
-def front(diversity: Numbers, quality: Numbers) -> NDArray[np.int64]:
+def front(diversity: Numbers, cost: Numbers) -> NDArray[np.int64]:
     """Indices of the points that no other dominates, in order of diversity."""
-    order = np.lexsort((quality, -diversity))  # the most diverse first, the best of equals first
+    order = np.lexsort((cost, -diversity))  # the most diverse first, the best of equals first
     best, kept = np.inf, []
     for index in order:
-        if quality[index] < best:
+        if cost[index] < best:
             kept.append(index)
-            best = quality[index]
+            best = cost[index]
     return np.array(kept[::-1], dtype=np.int64)
 
 
-def quality_at(diversity: Numbers, quality: Numbers, where: Numbers) -> Numbers:
-    """The front between its points, linear in diversity; nan outside its range: nothing is extrapolated."""
-    kept = front(diversity, quality)
-    x, y = diversity[kept], quality[kept]
-    inside = (where >= x[0]) & (where <= x[-1])
-    return np.where(inside, np.interp(where, x, y), np.nan)
+@dataclass(frozen=True)
+class Points:
+    """The points of one curve [P], and the same made from samples drawn again with replacement [R, P].
+
+    `judged` is False where the cost belongs to all samples together and cannot be drawn again.
+    """
+
+    diversity: Numbers
+    cost: Numbers
+    diversity_again: Numbers
+    cost_again: Numbers
+    judged: bool = True
+
+    def possible(self) -> "Points":
+        """Without the points that another one surely dominates: the lucky and the unlucky stay together."""
+        more = self.diversity_again[:, :, None] < self.diversity_again[:, None]  # [R, P, P]: is the other more diverse
+        better = self.cost_again[:, :, None] > self.cost_again[:, None]
+        kept = ~((more & better).mean(0) >= _SURE).any(-1)
+        return Points(
+            self.diversity[kept], self.cost[kept], self.diversity_again[:, kept], self.cost_again[:, kept], self.judged
+        )
+
+    @property
+    def span(self) -> tuple[float, float]:
+        return float(self.diversity.min()), float(self.diversity.max())
+
+
+def cost_at(diversity: Numbers, cost: Numbers, where: Numbers) -> Numbers:
+    """The rising curve through the points, log cost linear between them; nan outside their range.
+
+    Where neighbours are out of order, which is noise once dominated points are gone, they are pooled to their
+    geometric mean (isotonic regression of log cost). To take the better of them would be to take the luckier.
+    """
+    real = np.isfinite(diversity) & np.isfinite(cost)
+    if not real.any():
+        return np.full_like(where, np.nan)
+    order = np.argsort(diversity[real])
+    x, y = diversity[real][order], _rising(np.log(cost[real][order]))
+    hair = 1e-9 * np.abs(x).max()
+    inside = (where >= x[0] - hair) & (where <= x[-1] + hair)
+    return np.where(inside, np.exp(np.interp(where, x, y)), np.nan)
+
+
+def _rising(values: Numbers) -> Numbers:
+    """The nearest sequence that does not fall: neighbours that do are pooled to their mean, again and again."""
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        mean, count = float(value), 1
+        while blocks and blocks[-1][0] > mean:
+            before, size = blocks.pop()
+            mean, count = (mean * count + before * size) / (count + size), count + size
+        blocks.append((mean, count))
+    return np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
 
 
 @dataclass(frozen=True)
 class Band:
-    """A front over a grid of diversity, with a 95% band from bootstraps over samples."""
+    """A curve over a grid of diversity, and for each place on it the interval that holds 95% of the draws."""
 
     diversity: Numbers
     quality: Numbers
@@ -44,17 +93,21 @@ class Band:
     high: Numbers
 
 
-Resample = Callable[[np.random.Generator], tuple[Numbers, Numbers]]
+def band(points: Points, count: int = 41) -> Band:
+    points = points.possible()
+    grid = np.linspace(*points.span, count)
+    curve = cost_at(points.diversity, points.cost, grid)
+    if not points.judged:
+        return Band(grid, curve, np.full_like(grid, np.nan), np.full_like(grid, np.nan))
+    if len(points.cost) == 1:  # drawn again it lies elsewhere; its own interval is all there is to say
+        low, high = np.nanpercentile(points.cost_again, [2.5, 97.5])
+        return Band(grid, curve, np.full_like(grid, low), np.full_like(grid, high))
+    return Band(grid, curve, *_percentiles(_again(points, grid)))
 
 
-def band(
-    diversity: Numbers, quality: Numbers, resample: Resample, grid: Numbers, draws: int = 500, seed: int = 0
-) -> Band:
-    """`resample` gives the same points computed from samples drawn anew with replacement."""
-    random = np.random.default_rng(seed)
-    fronts = np.stack([quality_at(*resample(random), grid) for _ in range(draws)])
-    low, high = _percentiles(fronts)
-    return Band(grid, quality_at(diversity, quality, grid), low, high)
+def _again(points: Points, grid: Numbers) -> Numbers:
+    """The curve of every draw [R, G]."""
+    return np.stack([cost_at(d, c, grid) for d, c in zip(points.diversity_again, points.cost_again, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -62,8 +115,8 @@ class Dominance:
     """Of one run over another, on the diversities that both reach. Ratios below 1 are in favour of the first.
 
     `ahead` is the share of that range where the first is ahead; `sure` the share where the whole band says so, and
-    `surely_behind` where it says the opposite; `ratio` the geometric mean of quality over quality, with its interval;
-    `area` the mean difference of log quality.
+    `surely_behind` where it says the opposite; `ratio` the geometric mean of cost over cost, with its interval;
+    `area` the mean difference of log cost.
     """
 
     low: float
@@ -77,44 +130,41 @@ class Dominance:
     area: float
 
 
-def dominance(
-    first: tuple[Numbers, Numbers],
-    second: tuple[Numbers, Numbers],
-    resample_first: Resample,
-    resample_second: Resample,
-    draws: int = 500,
-    count: int = 101,
-    seed: int = 0,
-) -> Dominance | None:
-    """None where the two share no range of diversity: then neither can be called better."""
-    spans = [(d[kept].min(), d[kept].max()) for d, q in (first, second) for kept in [front(d, q)]]
+def dominance(first: Points, second: Points, count: int = 101) -> Dominance | None:
+    """None where the two share no range of diversity."""
+    first, second = first.possible(), second.possible()
+    spans = first.span, second.span
     low, high = max(span[0] for span in spans), min(span[1] for span in spans)
     if low >= high:
         return None
     grid = np.linspace(low, high, count)
-    gap = _gap(first, second, grid)
-    random = np.random.default_rng(seed)
-    gaps = np.stack([_gap(resample_first(random), resample_second(random), grid) for _ in range(draws)])
-    lower, upper = _percentiles(gaps)
-    means = [np.nanmean(row) for row in gaps if np.isfinite(row).any()]  # a draw of which the fronts share nothing
-    interval = np.percentile(means, [2.5, 97.5]) if means else np.array([np.nan, np.nan])
+    gap = np.log(cost_at(first.diversity, first.cost, grid)) - np.log(cost_at(second.diversity, second.cost, grid))
+    area = float(np.nanmean(gap))
+    lower = upper = np.full_like(grid, np.nan)
+    interval = np.array([np.nan, np.nan])
+    if first.judged and second.judged:
+        gaps = np.log(_again(first, grid)) - np.log(_again(second, grid))
+        lower, upper = _percentiles(gaps)
+        means = [np.nanmean(row) for row in gaps if np.isfinite(row).any()]  # some draws share nothing
+        interval = np.percentile(means, [2.5, 97.5]) if means else interval
     return Dominance(
         low=float(low),
         high=float(high),
         ahead=float((gap < 0).mean()),
         sure=float((upper < 0).mean()),
         surely_behind=float((lower > 0).mean()),
-        ratio=float(np.exp(np.nanmean(gap))),
+        ratio=float(np.exp(area)),
         ratio_low=float(np.exp(interval[0])),
         ratio_high=float(np.exp(interval[1])),
-        area=float(np.nanmean(gap)),
+        area=area,
     )
 
 
-def _gap(first: tuple[Numbers, Numbers], second: tuple[Numbers, Numbers], grid: Numbers) -> Numbers:
-    """log quality of the first minus that of the second."""
-    a, b = quality_at(*first, grid), quality_at(*second, grid)
-    return np.asarray(np.log(a) - np.log(b))
+def wholly_ahead(first: Points, second: Points) -> bool:
+    """Is some point of the first surely more diverse and better than every point of the second?"""
+    more = first.diversity_again >= second.diversity_again.max(-1, keepdims=True)
+    better = first.cost_again < second.cost_again.min(-1, keepdims=True)
+    return bool((more & better).any(-1).mean() >= _SURE)
 
 
 def _percentiles(draws: Numbers) -> tuple[Numbers, Numbers]:
@@ -130,8 +180,8 @@ def rankings(points: dict[str, Sequence[float]]) -> list[tuple[str, ...]]:
 
     `points` holds each run's qualities over its temperatures. Best first; each order once.
     """
-    if len(points) > 6:
-        raise UserError(f"At most 6 runs can be put in every order, not {len(points)}.")
+    if len(points) > MOST_RANKED:
+        raise UserError(f"At most {MOST_RANKED} runs can be put in every order, not {len(points)}.")
     return sorted(order for order in permutations(points) if _possible([points[name] for name in order]))
 
 

@@ -1,6 +1,7 @@
 """What a person sees of a sweep: a live bar in a terminal, a line a point in a log."""
 
 import time
+from datetime import timedelta
 from types import TracebackType
 
 from rich.console import Console
@@ -48,4 +49,4 @@ class SweepProgress:
         if not self._done:
             return ""
         seconds = (time.monotonic() - self._start) / self._done * (self._total - self._done)
-        return time.strftime("%H:%M:%S left", time.gmtime(seconds))
+        return f"{timedelta(seconds=round(seconds))} left"

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from candi.errors import UserError
 from candi.evaluation.card import Point, card
 from candi.evaluation.diversity import distinct, entropy
 from candi.files import write_text
@@ -29,11 +30,19 @@ class Samples:
 
     @classmethod
     def read(cls, path: Path) -> "Samples":
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        return cls(**read_record(path))
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A file of a sweep."""
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError:
+        raise UserError(f"{path} is damaged; delete it and run the same command again, which makes it anew.") from None
 
 
 def make(
-    model: Model, point: Point, batch: int, precision: str = "auto", compile: bool = False,
+    model: Model, point: Point, batch: int, compile: bool = False,
     advance: Callable[[int], None] = lambda evaluations: None,
 ) -> Samples:  # fmt: skip
     """`advance` is told of evaluations of the network, each for one sample."""
@@ -42,7 +51,8 @@ def make(
         count = min(batch, point.n - first)
         states = model.walk(
             count, length=point.length, steps=point.steps, temperature=point.temperature, top_k=point.top_k,
-            nucleus=point.nucleus, seed=point.seed, first=first, precision=precision, compile=compile, **point.options,
+            nucleus=point.nucleus, seed=point.seed, first=first, precision=point.precision, compile=compile,
+            **point.options,
         )  # fmt: skip
         state = next(states)  # the noise itself
         while (later := next(states, None)) is not None:
@@ -52,7 +62,7 @@ def make(
     tokens = torch.cat(rows)
     listed = tokens.tolist()
     return Samples(
-        card(point, model, batch, precision),
+        card(point, model, batch),
         [model.tokenizer.decode(row) for row in listed],
         [round(value, 6) for value in entropy(tokens).tolist()],
         distinct(listed, 2),

@@ -1,5 +1,6 @@
 """Causal models that judge samples: any of Hugging Face's, a GGUF file, or an autoregressive run of ours."""
 
+import hashlib
 import importlib.util
 import math
 from collections.abc import Iterator, Sequence
@@ -56,11 +57,14 @@ class CausalScorer:
         sizes = model.config.to_dict()  # two names for the longest text, as the architecture has it
         self.context = min(context, sizes.get("max_position_embeddings", sizes.get("n_positions", context)))
         self.batch = batch
+        # of the hub's models the commit is known, of files the hash
+        self.content = content(name) or sizes.get("_commit_hash")
 
     @property
     def identity(self) -> dict[str, Any]:
         return {
-            "scorer": self.name,
+            "scorer": Path(self.name).name,
+            "content": self.content,
             "tokenizer": type(self.tokenizer).__name__,
             "vocab_size": len(self.tokenizer),
             "precision": str(self.model.dtype).removeprefix("torch."),
@@ -106,8 +110,8 @@ class RunScorer:
     @property
     def identity(self) -> dict[str, Any]:
         return {
-            "scorer": self.name,
-            "checkpoint": run_checkpoint(self.name),
+            "scorer": Path(self.name).name,
+            "content": content(self.name),
             "tokenizer": self.model.tokenizer.fingerprint,
             "vocab_size": self.model.tokenizer.vocab_size,
             "precision": str(self.model.denoiser.head.weight.dtype).removeprefix("torch."),
@@ -127,9 +131,15 @@ class RunScorer:
         return Scores(nats, counts)
 
 
-def run_checkpoint(source: str) -> str | None:
-    """The hash of a run's weights, if the scorer is a run of ours."""
-    return sha256(find(Path(source).expanduser()) / WEIGHTS) if _is_run(source) else None
+def content(source: str) -> str | None:
+    """The hash of a scorer's weights, if they are files: what it is, whatever it is called."""
+    path = smollm2_file() if source == SMOLLM2 else Path(source).expanduser()
+    if _is_run(source):
+        return sha256(find(path) / WEIGHTS)
+    if path.is_file():
+        return sha256(path)
+    files = sorted(path.glob("*.safetensors")) if path.is_dir() else []
+    return hashlib.sha256("".join(map(sha256, files)).encode()).hexdigest() if files else None
 
 
 def _is_run(source: str) -> bool:

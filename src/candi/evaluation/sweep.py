@@ -4,6 +4,7 @@ The folder of a sweep holds samples/KEY.json for each point, scores/SCORER/KEY.j
 the table of what is finished. Each file appears whole or not at all, so the same command goes on where it was stopped.
 """
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -15,17 +16,17 @@ from typing import Any
 import torch
 
 from candi.data.corpus import Corpus
-from candi.errors import UserError
+from candi.errors import UserError, unknown
 from candi.evaluation.card import Point, fingerprint
 from candi.evaluation.contestant import Contestant, contestants
 from candi.evaluation.mauve import Mauve
 from candi.evaluation.progress import SweepProgress
-from candi.evaluation.samples import Samples, make
+from candi.evaluation.samples import Samples, make, read_record
 from candi.evaluation.scorers import load_scorer
-from candi.evaluation.table import Line, measured, read_scores, scored, scorer_folder, write_lines, write_scores
+from candi.evaluation.table import Line, append_line, measured, scored, scorer_folder, write_lines, write_scores
 from candi.evaluation.words import WordList, words_of
 from candi.loading import device_named
-from candi.model import Model, read_model
+from candi.model import PRECISIONS, Model, read_model
 
 POINTS = "points.jsonl"
 _MAUVE = "mauve"  # the name of its folder, among those of scorers
@@ -63,6 +64,12 @@ class SweepSettings:
             raise UserError("A sweep needs --steps of at least 1, for example 8,16,32,64.")
         if not self.temperatures or not all(0 < t < float("inf") for t in self.temperatures):
             raise UserError("A sweep needs --temperatures above 0, for example 0.7:1.0:0.025.")
+        if self.length is not None and self.length < 1:
+            raise UserError(f"--length must be at least 1, not {self.length}.")
+        if self.context < 2:
+            raise UserError(f"--context must be at least 2 tokens, not {self.context}.")
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
         if self.n < 2:
             raise UserError(f"A point needs at least 2 samples for its band, not {self.n}.")
         if self.batch is not None and self.batch < 1:
@@ -71,6 +78,12 @@ class SweepSettings:
             raise UserError("--mauve needs a --scorer, whose features it compares.")
         if self.workers is not None and self.workers < 1:
             raise UserError(f"--workers must be at least 1, not {self.workers}.")
+
+    @property
+    def resolved(self) -> str:
+        """The precision that auto means here."""
+        kind = device_named(self.device).type
+        return self.precision if self.precision != "auto" else "bf16" if kind == "cuda" else "float32"
 
     @property
     def devices(self) -> list[torch.device]:
@@ -96,13 +109,14 @@ class Sweep:
             for point in one.points(
                 settings.steps, settings.temperatures, settings.options, top_k=settings.top_k,
                 nucleus=settings.nucleus, length=settings.length, seed=settings.seed, n=settings.n,
+                precision=settings.resolved,
             )
         ]  # fmt: skip
         self._folders = {name: scorer_folder(name, settings.context) for name in settings.scorers}
         if settings.mauve is not None:
             judge = self._folders[settings.scorers[0]]
             self._folders[_MAUVE] = f"{_MAUVE}-{fingerprint([judge, Corpus(settings.mauve).fingerprint])}"
-        self._measured: list[Line] = []
+        self._measured: dict[str, Line] = {}
 
     def _check_options(self) -> None:
         for name, values in self.settings.options.items():
@@ -116,41 +130,49 @@ class Sweep:
 
     def go(self) -> list[Line]:
         """Everything that is missing, then the table of all points."""
-        self.settings.out.mkdir(parents=True, exist_ok=True)
-        devices = self.settings.devices
+        try:
+            self.settings.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"The folder {self.settings.out} cannot be made ({error}); choose another --out.") from None
+        _ = self._words  # an unreadable list is told before anything is made
+        table, devices = self.settings.out / POINTS, self.settings.devices
+        write_lines(table, self._lines())
         total = sum(point.n * point.steps for _, point in self.points if not self._sampled(point))
         with SweepProgress(len(self.points), total) as progress:
             if len(devices) == 1:
                 worker = Worker(self, devices[0])
                 for index, (one, point) in enumerate(self.points):
-                    progress.begin(index, point.label)
-                    worker.finish(one, point, progress)
-                    write_lines(self.settings.out / POINTS, self._lines(index + 1))
+                    if not self._finished(point):
+                        progress.begin(index, point.label)
+                        worker.finish(one, point, progress)
+                        append_line(table, self._line(point))
             else:
                 self._share(devices, progress)
-        lines = self._lines(len(self.points))
-        write_lines(self.settings.out / POINTS, lines)
+        lines = self._lines()
+        write_lines(table, lines)
         return lines
 
     def _share(self, devices: Sequence[torch.device], progress: SweepProgress) -> None:
         """Every process takes each so-manieth point, with a network and a scorer of its own."""
         count = len(devices)
-        with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-            jobs = [
-                pool.submit(_finish_share, self.settings, str(device), rank, count)
+        missing = [point for _, point in self.points if not self._sampled(point)]
+        pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+        try:
+            jobs = {
+                pool.submit(_finish_share, self.settings, str(device), rank, count, os.getpid())
                 for rank, device in enumerate(devices)
-            ]
-            missing = [point for _, point in self.points if not self._sampled(point)]
+            }
             while jobs:
-                done, waiting = wait(jobs, timeout=1.0)
-                jobs = list(waiting)
+                done, jobs = wait(jobs, timeout=1.0)
                 for job in done:
                     job.result()
-                finished = [point for point in missing if self._sampled(point)]
-                missing = [point for point in missing if point not in finished]
-                for point in finished:
+                for point in [point for point in missing if self._sampled(point)]:
+                    missing.remove(point)
                     progress.advance(point.n * point.steps)
                     progress.begin(len(self.points) - len(missing), point.label)
+        finally:
+            # after an error or Ctrl-C nobody waits for the others: they end with the point at hand
+            pool.shutdown(wait=not jobs, cancel_futures=True)
 
     def sample_file(self, point: Point) -> Path:
         return self.settings.out / "samples" / f"{point.key}.json"
@@ -164,14 +186,20 @@ class Sweep:
             return None
         return WordList(words_of(Corpus(self.settings.words)), self.settings.letters)
 
-    def _lines(self, count: int) -> list[Line]:
-        """The first so many points, measured."""
-        for _, point in self.points[len(self._measured) : count]:
-            scores = {name: read_scores(self.score_file(name, point)) for name in self._folders}
+    def _finished(self, point: Point) -> bool:
+        return self._sampled(point) and all(self.score_file(name, point).exists() for name in self._folders)
+
+    def _lines(self) -> list[Line]:
+        """All points that are finished, in the order of the grid."""
+        return [self._line(point) for _, point in self.points if self._finished(point)]
+
+    def _line(self, point: Point) -> Line:
+        if point.key not in self._measured:
+            scores = {name: read_record(self.score_file(name, point)) for name in self._folders}
             mauve = scores.pop(_MAUVE, None)
             samples = Samples.read(self.sample_file(point))
-            self._measured.append(measured(point, samples, scores, self._words, mauve))
-        return self._measured[:count]
+            self._measured[point.key] = measured(point, samples, scores, self._words, mauve)
+        return self._measured[point.key]
 
     def unjudged(self, judge: str) -> bool:
         return any(not self.score_file(judge, point).exists() for _, point in self.points)
@@ -205,16 +233,18 @@ class Worker:
                 self._name, self._model = one.name, read_model(one.folder, self.device)
             batch = settings.batch or one.batch(point.length, point.n, self.device)
             advance = progress.advance if progress is not None else (lambda evaluations: None)
-            make(self._model, point, batch, settings.precision, settings.compile, advance).write(file)
+            make(self._model, point, batch, settings.compile, advance).write(file)
         for name, judge in self.judges.items():
             path = self.sweep.score_file(name, point)
             if not path.exists():
                 write_scores(path, judge(Samples.read(file).texts))
 
 
-def _finish_share(settings: SweepSettings, device: str, rank: int, count: int) -> None:
+def _finish_share(settings: SweepSettings, device: str, rank: int, count: int, parent: int) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // count))
     sweep = Sweep(settings)
     worker = Worker(sweep, torch.device(device))
     for one, point in sweep.points[rank::count]:
+        if os.getppid() != parent:  # whoever asked for it is gone
+            return
         worker.finish(one, point)

@@ -11,11 +11,12 @@ from candi.errors import UserError
 from candi.evaluation.card import Point, fingerprint
 from candi.evaluation.measures import MEASURES, compression, plain
 from candi.evaluation.samples import Samples
-from candi.evaluation.scorers import Scorer, run_checkpoint
+from candi.evaluation.scorers import Scorer, content
 from candi.evaluation.words import WordList, counted, words
 from candi.files import write_text
 
 Line = dict[str, Any]
+_NEEDED = ("run", "checkpoint", "steps", "steps_fixed", "temperature", "top_k", "nucleus", "options", "seed", "n")
 
 
 def measured(
@@ -42,8 +43,10 @@ def measured(
     if known is not None:
         valid, count = counted(samples.texts, known.known, known.letters)
         columns |= {"known_words": valid, "all_words": count}
-        found = words(samples.texts, known.known, known.letters)
-        values |= {"valid_words": found.valid, "unique_words": found.unique}
+        values |= {
+            "valid_words": MEASURES["valid_words"].of(columns),
+            "unique_words": words(samples.texts, known.known, known.letters).unique,
+        }
     identities = [score["identity"] for score in scores.values()]
     judged = {
         "scorer": identities[0] if identities else None,
@@ -58,9 +61,9 @@ def measured(
 
 
 def scorer_folder(scorer: str, context: int) -> str:
-    """A folder's name for a scorer; a run of ours that was trained further is another one."""
+    """A folder's name for a scorer; one whose weights have changed is another one."""
     name = re.sub(r"[^\w.-]+", "_", Path(scorer).name)[:40]
-    return f"{name}-{fingerprint([scorer, context, run_checkpoint(scorer)])[:8]}"
+    return f"{name}-{fingerprint([content(scorer) or scorer, context])[:8]}"
 
 
 def write_scores(path: Path, record: Mapping[str, Any]) -> None:
@@ -74,12 +77,14 @@ def scored(scorer: Scorer, texts: Sequence[str]) -> dict[str, Any]:
     return {"identity": scorer.identity, "nats": nats, "tokens": scores.tokens.tolist()}
 
 
-def read_scores(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8")))
-
-
 def write_lines(path: Path, lines: Sequence[Line]) -> None:
     write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def append_line(path: Path, line: Line) -> None:
+    """For those who watch the file grow; it is written anew at the end, and when a sweep goes on."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def read_lines(path: Path) -> list[Line]:
@@ -87,7 +92,8 @@ def read_lines(path: Path) -> list[Line]:
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         for line in lines:
-            line["card"]["run"], line["measures"], line["columns"]
+            line["key"], line["measures"], line["columns"]
+            [line["card"][field] for field in _NEEDED]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} does not hold the points of a sweep ({type(error).__name__}: {error}).") from None
     return lines

@@ -1,6 +1,7 @@
 """Masking: a position is either clean or corrupted, and once corrupted it stays so as t grows."""
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from candi.rng import Rng
@@ -16,6 +17,12 @@ def reveal(known: Mask, alpha_t: Times, alpha_s: Times, rng: Rng) -> Mask:
     """Unknown positions that become known between t and s < t, each with chance (alpha_s - alpha_t)/(1 - alpha_t)."""
     chance = (alpha_s - alpha_t) / (1 - alpha_t)
     return ~known & (rng.uniform(*known.shape) < chance[:, None])
+
+
+def transition(log_p: Float[Tensor, "B L V"], alpha_t: Times, alpha_s: Times) -> Float[Tensor, "B L V+1"]:
+    """log p(z_s | z_t = mask): token v with (alpha_s - alpha_t)/(1 - alpha_t) p_v, last the mask with what is left."""
+    chance = ((alpha_s - alpha_t) / (1 - alpha_t))[:, None, None].to(log_p)
+    return torch.cat([log_p + chance.log(), (1 - chance).log().expand_as(log_p[..., :1])], -1)
 
 
 def weight(alpha_t: Times, slope: Times) -> Tensor:

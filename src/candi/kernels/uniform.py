@@ -42,6 +42,14 @@ def posterior(
     return top / (size * a_t * p_z + 1 - a_t)
 
 
+def transition(
+    z: Int[Tensor, "B L"], log_p: Float[Tensor, "B L V"], alpha_t: Float[Tensor, "B"], alpha_s: Float[Tensor, "B"]
+) -> Float[Tensor, "B L V"]:
+    """log `posterior` of whole sequences."""
+    a_t, a_s = (alpha[:, None].expand(z.shape).to(log_p) for alpha in (alpha_t, alpha_s))
+    return posterior(z, log_p.exp(), a_t, a_s).log()
+
+
 def step(
     z: Int[Tensor, "B L"],
     drawn: Int[Tensor, "B L"],

@@ -27,6 +27,7 @@ class AR(Method):
     causal = True
     timed = False
     shows = False
+    own_steps = True
 
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
         return State(t, torch.zeros_like(x0, dtype=torch.bool), x0)

@@ -28,6 +28,8 @@ class Method(nn.Module, ABC):
     timed: ClassVar[bool] = True  # is the trunk told the time?
     shows: ClassVar[bool] = True  # does a state look like something where it is not known?
     leave_one_out: ClassVar[bool] = False  # is the prediction p(x0_i | z_t without position i)?
+    own_steps: ClassVar[bool] = False  # does the method itself decide how many steps a walk takes?
+    symbols: ClassVar[int | None] = None  # what states are made of beside tokens, if they are discrete: 1 for a mask
     options: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # keywords of `step` and the values they take
 
     def __init__(self, codebook: Codebook) -> None:
@@ -66,6 +68,18 @@ class Method(nn.Module, ABC):
     @abstractmethod
     def decode(self, state: State) -> Tokens:
         """The tokens of a state; where they are not known yet, what the state looks like."""
+
+    def shown(self, state: State) -> Tokens:
+        """The symbols of a discrete state: tokens, and V for the mask."""
+        raise NotImplementedError(f"{type(self).__name__} has no discrete states")
+
+    def transition(self, state: State, prediction: Prediction, s: Times) -> LogProbs:
+        """log p(z_s^i | z_t) over the symbols of a discrete state [B, L, S]."""
+        raise NotImplementedError(f"{type(self).__name__} has no discrete states")
+
+    def arrive(self, state: State, symbols: Tokens, s: Times) -> State:
+        """z_s that shows these symbols."""
+        raise NotImplementedError(f"{type(self).__name__} has no discrete states")
 
     def open_share(self, t: Times) -> Times:
         """The chance of a position to be open after `corrupt` to time t, each by itself."""

@@ -94,9 +94,10 @@ class CANDI(Method):
             target = self.space.expect(prediction.at(others))
         else:
             everywhere = Places(~state.known).counted()
-            drawn = predict().at(everywhere).draw(rng)
+            prediction = predict()
+            drawn = prediction.at(everywhere).draw(rng)
             target = self.space.point(drawn)
-        values = moved(state, target, s, self.space, self.sigma, solver or self.solver, rng)
+        values = moved(state, prediction, target, s, self.space, self.sigma, solver or self.solver, rng)
         return State(s, known, torch.where(revealed, drawn, state.tokens), values)
 
     def gaussian(self) -> tuple[Space, Schedule]:

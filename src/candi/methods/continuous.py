@@ -74,7 +74,7 @@ class Continuous(Method):
         drawn = prediction.draw(rng)
         exact = (inference or self.inference) == "exact"
         target = self.space.expect(prediction) if exact else self.space.point(drawn)
-        values = moved(state, target, s, self.space, self.sigma, solver or self.solver, rng)
+        values = moved(state, prediction, target, s, self.space, self.sigma, solver or self.solver, rng)
         return State(s, state.known | (s <= 0)[:, None], state.tokens.where(state.known, drawn), values)
 
     def gaussian(self) -> tuple[Space, Schedule]:

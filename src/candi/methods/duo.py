@@ -88,6 +88,7 @@ class DUO(Method):
 
     bound = True
     leave_one_out = True
+    symbols = 0
     options: ClassVar = {"sampler": ("ancestral", "greedy")}
 
     def __init__(
@@ -187,6 +188,16 @@ class DUO(Method):
         a = self.alpha(state.t)[:, None]
         stay = here * (self.codebook.vocab_size * a + 1 - a) >= (-prediction.nll(mode)).exp() * (1 - a)
         return state.tokens.where(stay, mode)
+
+    def shown(self, state: State) -> Tokens:
+        return state.tokens
+
+    def transition(self, state: State, prediction: Prediction, s: Times) -> LogProbs:
+        alphas = self.alpha(state.t), self.alpha(s).masked_fill(s <= 0, 1.0)
+        return uniform.transition(state.tokens, prediction.log_probs(), *alphas)
+
+    def arrive(self, state: State, symbols: Tokens, s: Times) -> State:
+        return State(s, state.known | (s <= 0)[:, None], symbols)
 
     def log_likelihood(self, state: State) -> LogProbs:
         noisy = uniform.log_likelihood(state.tokens, self.alpha(state.t), self.codebook.vocab_size)

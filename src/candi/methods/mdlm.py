@@ -24,6 +24,7 @@ class MDLM(Method):
     bound = True
     timed = False
     shows = False
+    symbols = 1
     options: ClassVar = {"order": ("random", "confidence", "entropy"), "remask": ("off", "on")}
 
     def __init__(
@@ -113,6 +114,17 @@ class MDLM(Method):
         if len(places):
             tokens = predict().at(places).pick(numbers).where(revealed, tokens)
         return State(s, (state.known | revealed) & ~taken_back, tokens, given=state.given)
+
+    def shown(self, state: State) -> Tokens:
+        return state.tokens.masked_fill(~state.known, self.codebook.vocab_size)
+
+    def transition(self, state: State, prediction: Prediction, s: Times) -> LogProbs:
+        """(alpha_s - alpha_t)/(1 - alpha_t) p where not known, the rest on the mask."""
+        return masked.transition(prediction.log_probs(), self.alpha(state.t), self.alpha(s).masked_fill(s <= 0, 1.0))
+
+    def arrive(self, state: State, symbols: Tokens, s: Times) -> State:
+        known = symbols < self.codebook.vocab_size
+        return State(s, known, symbols.where(known, 0), given=state.given)
 
     def log_likelihood(self, state: State) -> LogProbs:
         return blind(state, self.codebook.vocab_size)

@@ -25,6 +25,7 @@ class UDLM(Method):
 
     bound = True
     leave_one_out = True
+    symbols = 0
 
     def __init__(self, codebook: Codebook, *, alpha: Schedule | None = None) -> None:
         super().__init__(codebook.without_empty())
@@ -55,6 +56,15 @@ class UDLM(Method):
             state.tokens, prediction.draw(rng), here, self.alpha(state.t), self.alpha(s), self.codebook.vocab_size, rng
         )
         return State(s, state.known | (s <= 0)[:, None], state.tokens.where(state.known, tokens))
+
+    def shown(self, state: State) -> Tokens:
+        return state.tokens
+
+    def transition(self, state: State, prediction: Prediction, s: Times) -> LogProbs:
+        return uniform.transition(state.tokens, prediction.log_probs(), self.alpha(state.t), self.alpha(s))
+
+    def arrive(self, state: State, symbols: Tokens, s: Times) -> State:
+        return State(s, state.known | (s <= 0)[:, None], symbols)
 
     def log_likelihood(self, state: State) -> LogProbs:
         noisy = uniform.log_likelihood(state.tokens, self.alpha(state.t), self.codebook.vocab_size)

@@ -22,10 +22,16 @@ class Prediction:
     """
 
     def __init__(
-        self, features: Float[Tensor, "B L F"], readout: Readout, vocab_size: int, open: Mask | Places
+        self,
+        features: Float[Tensor, "B L F"],
+        readout: Readout,
+        vocab_size: int,
+        open: Mask | Places,
+        pull: Values | None = None,
     ) -> None:
         self.features, self.readout, self.vocab_size = features, readout, vocab_size
         self.places = open if isinstance(open, Places) else Places(open)
+        self.pull = pull  # what guidance adds to the place that noisy positions move to
 
     @property
     def open(self) -> Mask:
@@ -33,20 +39,42 @@ class Prediction:
 
     def map(self, function: Callable[[Rows], Rows]) -> "Prediction":
         """The same prediction with a function applied to its logits."""
-        return Prediction(self.features, Mapped(function, self.readout), self.vocab_size, self.places)
+        return self._with(readout=Mapped(function, self.readout))
 
     def tempered(self, temperature: float) -> "Prediction":
         """The same prediction with its logits divided by a temperature."""
-        return Prediction(self.features, self.readout.tempered(temperature), self.vocab_size, self.places)
+        return self._with(readout=self.readout.tempered(temperature))
+
+    def tilted(self, tilt: LogProbs) -> "Prediction":
+        """p_v exp(tilt_v), normalised. Dense."""
+        return self._with(features=self.log_probs() + tilt, readout=Mapped(lambda logits: logits))
+
+    def pulled(self, pull: Values) -> "Prediction":
+        """The same prediction, whose noisy positions are to move to their target + pull."""
+        return self._with(pull=pull if self.pull is None else self.pull + pull)
 
     def at(self, where: Mask | Places) -> "Prediction":
         """The same prediction asked at fewer positions; as `Places` they are open ones and may be counted already."""
-        places = where if isinstance(where, Places) else Places(self.open & where)
-        return Prediction(self.features, self.readout, self.vocab_size, places)
+        return self._with(places=where if isinstance(where, Places) else Places(self.open & where))
 
     def within(self, room: int) -> "Prediction":
         """The same prediction, with the promise that at most `room` positions are open."""
-        return Prediction(self.features, self.readout, self.vocab_size, Places(self.open, room))
+        return self._with(places=Places(self.open, room))
+
+    def _with(
+        self,
+        features: Tensor | None = None,
+        readout: Readout | None = None,
+        places: Places | None = None,
+        pull: Values | None = None,
+    ) -> "Prediction":
+        return Prediction(
+            self.features if features is None else features,
+            self.readout if readout is None else readout,
+            self.vocab_size,
+            self.places if places is None else places,
+            self.pull if pull is None else pull,
+        )
 
     def nll(self, x0: Tokens) -> PerToken:
         """-log p(x0_i | z_t)."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from candi.evaluation.compare import Axes, Comparison, Curve, Group
-from candi.evaluation.pareto import Band, front
+from candi.evaluation.pareto import front
 from candi.evaluation.samples import Samples
 from candi.evaluation.table import Line
 from candi.files import write_text
-from candi.report.tables import matched_rows, sentence, trap
+from candi.report.tables import caution, matched_rows, sentence, trap
 
 _SAMPLES, _CHARACTERS = 4, 1200  # shown of a point
 
@@ -34,8 +34,8 @@ def _data(comparison: Comparison, samples: Mapping[str, Samples]) -> dict[str, A
         "up": quality.higher_is_better,
         "groups": [_group(group, comparison.axes) for group in comparison.groups],
         "points": {key: _point(line, samples.get(key)) for key, line in lines.items()},
-        "notes": [f"Rank correlation with {name}: {value:.3f}." for name, value in comparison.agreement.items()]
-        + [f"Left out, because a measure is missing: {label}." for label in comparison.left_out],
+        "notes": list(comparison.notes),
+        "caution": caution(comparison.axes),
     }
 
 
@@ -43,7 +43,7 @@ def _group(group: Group, axes: Axes) -> dict[str, Any]:
     head, rows = matched_rows(group)
     return {
         "steps": group.steps,
-        "curves": [_curve(curve, group.bands[curve.label]) for curve in group.curves],
+        "curves": [_curve(curve) for curve in group.curves],
         "verdicts": [sentence(pair, axes) for pair in group.pairs],
         "trap": trap(group),
         "head": head,
@@ -51,14 +51,18 @@ def _group(group: Group, axes: Axes) -> dict[str, Any]:
     }
 
 
-def _curve(curve: Curve, band: Band) -> dict[str, Any]:
+def _curve(curve: Curve) -> dict[str, Any]:
     diversity, quality = curve.values
-    kept = set(front(*curve.costs).tolist())
+    kept = set(front(curve.points.diversity, curve.points.cost).tolist())
     points = [
         {"key": line["key"], "x": x, "y": y, "temperature": line["card"]["temperature"], "front": index in kept}
         for index, (line, x, y) in enumerate(zip(curve.lines, diversity.tolist(), quality.tolist(), strict=True))
     ]
-    return {"label": curve.label, "points": points, "band": {name: row.tolist() for name, row in vars(band).items()}}
+    return {
+        "label": curve.label,
+        "points": points,
+        "band": {name: row.tolist() for name, row in vars(curve.band).items()},
+    }
 
 
 def _point(line: Line, samples: Samples | None) -> dict[str, Any]:

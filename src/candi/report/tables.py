@@ -9,6 +9,9 @@ from candi.evaluation.compare import Axes, Comparison, Group, Pair
 def sentence(pair: Pair, axes: Axes) -> str:
     """Who is ahead, where, by how much and how surely."""
     found = pair.result
+    if pair.winner is not None:
+        loser = pair.second if pair.winner == pair.first else pair.first
+        return f"{pair.winner} has a point that is more diverse and better than every point of {loser}."
     if found is None:
         return f"{pair.first} and {pair.second} share no range of {axes.diversity}: neither can be called better."
     first, second, ahead, sure = pair.first, pair.second, found.ahead, found.sure
@@ -16,22 +19,32 @@ def sentence(pair: Pair, axes: Axes) -> str:
     if found.ratio > 1:  # told from the side of whoever leads
         first, second, ahead, sure = second, first, 1 - found.ahead, found.surely_behind
         ratios = 1 / found.ratio, 1 / found.ratio_high, 1 / found.ratio_low
-    settled = ratios[2] < 1
+    verdict = f"{first} is ahead of {second}" if ratios[2] < 1 else f"{first} leads {second}, but nothing is settled"
     if axes.measures[1].higher_is_better:
         ratios = 1 / ratios[0], 1 / ratios[2], 1 / ratios[1]
-    verdict = f"{first} is ahead of {second}" if settled else f"{first} leads {second}, but nothing is settled"
-    interval = f"95% interval {ratios[1]:.3f} to {ratios[2]:.3f}"
-    area = f"area between the fronts {abs(found.area):.3f} in its logarithm"
+    interval, surely = f"95% interval {ratios[1]:.3f} to {ratios[2]:.3f}", f", surely in {100 * sure:.0f}%"
+    if math.isnan(ratios[1]):
+        interval, surely = f"{axes.quality} belongs to all samples together and has no interval", ""
+    area = f"area between the curves {abs(found.area):.3f} in its logarithm"
     return (
         f"{verdict}: at the same {axes.diversity} its {axes.quality} is {ratios[0]:.3f} times as large ({interval}; "
-        f"{area}); it leads in {100 * ahead:.0f}% of the shared range {found.low:.3g} to {found.high:.3g}, surely in "
-        f"{100 * sure:.0f}%."
+        f"{area}); it leads in {100 * ahead:.0f}% of the shared range {found.low:.3g} to {found.high:.3g}{surely}."
     )
 
 
 def trap(group: Group) -> list[str]:
-    """The rankings that a choice of one temperature for each curve can give."""
+    """What a choice of one temperature for each curve can make of them."""
+    if group.rankings is None:
+        return ["There are too many curves to list every order of them."]
     return [" before ".join(order) for order in group.rankings]
+
+
+def caution(axes: Axes) -> str:
+    """What the band does not hold."""
+    still = [name for name, m in zip((axes.diversity, axes.quality), axes.measures, strict=True) if m.above is None]
+    if not still:
+        return "Shaded: the 95% interval at each diversity, over samples."
+    return f"Shaded: the 95% interval at each diversity, over samples; {' and '.join(still)} as measured."
 
 
 def matched_rows(group: Group) -> tuple[list[str], list[list[str]]]:
@@ -48,11 +61,10 @@ def markdown(comparison: Comparison) -> str:
         head, rows = matched_rows(group)
         parts += [f"## {group.steps} steps", _table([head, ["---"] * len(head), *rows])]
         parts += [f"- {sentence(pair, comparison.axes)}" for pair in group.pairs]
-        if len(group.rankings) > 1:
+        if len(trap(group)) > 1:
             listed = "; ".join(trap(group))
             parts.append(f"The single-temperature trap: choosing temperatures gives any of these rankings: {listed}.")
-    parts += [f"Rank correlation with {name}: {value:.3f}." for name, value in comparison.agreement.items()]
-    parts += [f"Left out, because a measure is missing: {label}." for label in comparison.left_out]
+    parts += comparison.notes
     return "\n\n".join(parts) + "\n"
 
 

@@ -13,8 +13,12 @@ from candi.state import State
 from candi.types import LogProbs, Mask, PerToken, Times, Values
 
 
-def moved(state: State, target: Values, s: Times, space: Space, sigma: Schedule, solver: str, rng: Rng) -> Values:
-    """The values of a state carried from t to s by a solver that aims at the target."""
+def moved(
+    state: State, prediction: Prediction, target: Values, s: Times, space: Space, sigma: Schedule, solver: str, rng: Rng
+) -> Values:
+    """The values of a state carried from t to s by a solver that aims at the target, pulled aside by guidance."""
+    if prediction.pull is not None:
+        target = target + prediction.pull
     return SOLVERS[solver](state.noisy, target, sigma(state.t), sigma(s), lambda: space.noise(state.known.shape, rng))
 
 
