@@ -24,12 +24,18 @@ class ModelConfig:
     method: str
     settings: MethodSettings
     model: TrunkSettings
+    label: str | None = None  # what a model was taught to generate by
+
+    @property
+    def classes(self) -> int:
+        return 0 if self.label is None else 2
 
     def to_json(self) -> dict[str, Any]:
         """The method's settings stand under its name."""
         return {
             "vocab_size": self.vocab_size,
             "length": self.length,
+            "label": self.label,
             "method": self.method,
             self.method: dataclasses.asdict(self.settings),
             "model": dataclasses.asdict(self.model),
@@ -52,6 +58,7 @@ class ModelConfig:
             name,
             from_json(METHODS[name], values.get(name, {}), f"{where}, {name}"),
             from_json(TrunkSettings, values.get("model", {}), f"{where}, model"),
+            sizes.label,
         )
 
 
@@ -59,6 +66,7 @@ class ModelConfig:
 class _Sizes:
     vocab_size: int
     length: int
+    label: str | None = None
 
 
 def from_json(cls: type[T], values: object, where: str) -> T:

@@ -16,6 +16,7 @@ from candi import guidance
 from candi.config import ModelConfig, read_json
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError, unknown
+from candi.guidance.classifier_free import Conditional
 from candi.nets.denoiser import Denoiser
 from candi.rng import Rng, derive
 from candi.sampling.causal import Remembering
@@ -95,20 +96,30 @@ class Model(
         first: int = 0,
         precision: str = "auto",
         compile: bool = False,
+        label: int | None = None,
+        label_weight: float = 0.0,
+        guide: guidance.Guidance | None = None,
         **options: str | None,
     ) -> Iterator[State]:
         """Every state from noise to text, `steps` + 1 of them, for samples number `first` to `first + n`.
 
         `prompt` is given text at the start; `infill` is a template in which each `blank` is one token to be filled.
         `precision` auto is bf16 on a GPU and float32 elsewhere; `compile` pays off from some thousand samples on.
+        `label` is what a class-conditional model is asked for, `label_weight` how far beyond; `guide` steers any model.
         `options` are those of the method's step, such as solver="euler" or inference="approximate".
         """
         method = self.denoiser.method
         step = stepper(method, **options)
-        denoise = self._network(precision, compile)
+        denoise: Denoise = self._network(precision, compile)
+        if label is not None:
+            self._check_label(label)
+            network, without = self._network(precision, compile), self._network(precision, compile)
+            denoise = guidance.classifier_free(network, without, label, label_weight)
         denoise = guidance.tempered(denoise, temperature)
         denoise = denoise if top_k is None else guidance.top_k(denoise, top_k)
         denoise = denoise if nucleus is None else guidance.nucleus(denoise, nucleus)
+        if guide is not None:
+            denoise, step = guide.over(method, denoise, step)
         canvas = self.canvas(length, prompt, infill, blank)
         moments = method.times(steps, len(canvas.tokens))
         rng = Rng.per_row((derive(seed, "sample", first + row) for row in range(n)), self.device)
@@ -116,7 +127,12 @@ class Model(
         known: Mask = canvas.known.to(self.device).repeat(n, 1)
         yield from walk(denoise, step, method.prior(x0, known, rng), moments, rng)
 
-    def _network(self, precision: str, compile: bool) -> Denoise:
+    def _check_label(self, label: int) -> None:
+        if not 0 <= label < self.config.classes:
+            taught = f"0 or 1 ({self.config.label})" if self.config.label else "none: it was trained without --label"
+            raise UserError(f"The model has no label {label}; it has {taught}.")
+
+    def _network(self, precision: str, compile: bool) -> Conditional:
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
         cuda = self.device.type == "cuda"
@@ -143,6 +159,11 @@ class Model(
             raise UserError(f"The length must be at least 1, not {length}.")
         given = self._template(infill, blank) if infill else [int(i) for i in self.tokenizer.encode(prompt or "")]
         size = length or (len(given) if infill else self.config.length)
+        if self.tokenizer.pad is not None:  # a row begins with its begin, and a template is all of it
+            size = length or self.config.length
+            given = [self.tokenizer.begin, *given]
+            if infill:
+                given += [self.tokenizer.end, *[self.tokenizer.pad] * (size - len(given) - 1)]
         if len(given) > size:
             kind = "infill template" if infill else "prompt"
             raise UserError(
@@ -188,7 +209,7 @@ def write_model(folder: Path, weights: dict[str, Tensor], tokenizer: Tokenizer, 
 def read_model(folder: Path, device: torch.device | str = "cpu") -> Model:
     config = ModelConfig.from_json(read_json(folder / CONFIG), str(folder / CONFIG))
     tokenizer = Tokenizer.load(folder / TOKENIZER)
-    denoiser = Denoiser.build(config.vocab_size, config.model, config.settings)
+    denoiser = Denoiser.build(config.vocab_size, config.model, config.settings, config.classes)
     load_weights(denoiser, folder / WEIGHTS)
     return Model(denoiser.to(device), tokenizer, config)
 

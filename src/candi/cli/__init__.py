@@ -10,6 +10,7 @@ from candi.errors import UserError, unknown
 
 COMMANDS = {
     "train": "train a model, or continue a run",
+    "train-classifier": "train a classifier that can guide a run",
     "sample": "write samples of a trained model",
     "evaluate": "bits per token of a text under a model, or the quality of its samples",
     "frontier": "compare runs by whole frontiers of diversity and quality",
@@ -56,7 +57,7 @@ def _with_plugins(arguments: Sequence[str]) -> list[str]:
 
 def _run(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
-        lines = [f"  {name:<10}{what}" for name, what in COMMANDS.items()]
+        lines = [f"  {name:<18}{what}" for name, what in COMMANDS.items()]
         print("usage: candi COMMAND [options]\n\nDiffusion on discrete data.\n\ncommands:", *lines, sep="\n")
         print("\ncandi COMMAND --help tells the options of a command.")
         print("--plugin FILE.py makes methods of your own known to any of them.")
@@ -68,4 +69,4 @@ def _run(arguments: Sequence[str]) -> None:
         return
     if arguments[0] not in COMMANDS:
         raise unknown("command", arguments[0], COMMANDS)
-    import_module(f"candi.cli.{arguments[0]}").run(arguments[1:])
+    import_module(f"candi.cli.{arguments[0].replace('-', '_')}").run(arguments[1:])

@@ -26,6 +26,10 @@ class Windows:
             )
 
     @property
+    def size(self) -> str:
+        return f"{len(self.tokens):,} tokens of text"
+
+    @property
     def per_epoch(self) -> int:
         return len(self.tokens) // self.length - 1  # one is given up for the offset
 
@@ -35,6 +39,12 @@ class Windows:
         order, offset = _epoch(self.seed, epoch, self.per_epoch, self.length)
         start = offset + int(order[place]) * self.length
         return self.tokens[start : start + self.length].astype(np.int64)
+
+    def label(self, index: int) -> int | None:
+        return None
+
+    def first_labels(self, count: int) -> list[int | None]:
+        return [None] * len(self.first(count))
 
     def first(self, count: int) -> NDArray[np.int64]:
         """Up to `count` windows spread evenly over the text, always the same: for validation."""

@@ -21,7 +21,7 @@ def default_folder() -> Path:
 
 def load_tokenizer(spec: str, corpus: Corpus, folder: Path) -> Tokenizer:
     """The tokenizer of a spec; one that is made from the corpus is made once."""
-    if spec != "char" and not spec.startswith("bpe:"):
+    if spec not in ("char", "smiles") and not spec.startswith("bpe:"):
         return Tokenizer.from_spec(spec, corpus)
     path = folder / f"{_key(corpus.fingerprint, spec)}.tokenizer.json"
     if path.exists():

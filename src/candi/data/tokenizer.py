@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from candi.data.corpus import Corpus, Piece
 from candi.errors import UserError
 
 EOS = "<|endoftext|>"
+# of rows, which are one document each: begin, end, and what follows it
+BEGIN, END, PAD = "<bos>", "<eos>", "<pad>"
+_SMILES = r"\[[^\]]*\]|Br|Cl|%[0-9]{2}|[\s\S]"  # brackets, two-letter atoms and two-digit rings whole
 
 
 class Tokenizer:
@@ -23,6 +27,7 @@ class Tokenizer:
         self.backend = backend
         self.vocab_size = backend.get_vocab_size()
         self.eos: int | None = backend.token_to_id(EOS)
+        self.pad: int | None = backend.token_to_id(PAD)
         self._character_ids = self._lookup_table()
 
     @classmethod
@@ -40,6 +45,19 @@ class Tokenizer:
         backend.decoder = decoders.Fuse()
         if documents > 1:
             backend.add_special_tokens([AddedToken(EOS, special=True)])
+        return cls(backend)
+
+    @classmethod
+    def smiles(cls, pieces: Iterable[Piece]) -> "Tokenizer":
+        """Atoms, bonds, rings and brackets of molecules, one molecule a row."""
+        split = re.compile(_SMILES)
+        found = sorted({token for piece in pieces for token in split.findall(piece.text)})
+        if not found:
+            raise UserError("The data holds no molecules at all; point --data at some.")
+        backend = Backend(models.WordLevel({token: i for i, token in enumerate(found)}))
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(_SMILES), "isolated")
+        backend.decoder = decoders.Fuse()
+        backend.add_special_tokens([AddedToken(token, special=True) for token in (BEGIN, END, PAD)])
         return cls(backend)
 
     @classmethod
@@ -79,9 +97,11 @@ class Tokenizer:
 
     @classmethod
     def from_spec(cls, spec: str, corpus: Corpus) -> "Tokenizer":
-        """char, bpe:SIZE (trained on the corpus), or the path of one that exists."""
+        """char, smiles, bpe:SIZE (made from the corpus), or the path of one that exists."""
         if spec == "char":
             return cls.characters(corpus.pieces())
+        if spec == "smiles":
+            return cls.smiles(corpus.pieces())
         if spec.startswith("bpe:"):
             size = spec.removeprefix("bpe:")
             if not size.isdecimal():
@@ -90,6 +110,8 @@ class Tokenizer:
         return cls.load(Path(spec).expanduser())
 
     def encode(self, text: str) -> NDArray[np.int64]:
+        if self.pad is not None:
+            return self._known(text)
         if self._character_ids is None:
             ids = [e.ids for e in self.backend.encode_batch_fast(list(_lines(text)), add_special_tokens=False)]
             return np.concatenate([np.asarray(i, np.int64) for i in ids]) if ids else np.empty(0, np.int64)
@@ -101,8 +123,41 @@ class Tokenizer:
             raise UserError(f"The character vocabulary has no {shown}; use only characters of the training text.")
         return found
 
+    def _known(self, text: str) -> NDArray[np.int64]:
+        """Every part of the text must be a token of the vocabulary: WordLevel would leave the others out."""
+        parts = [part for part, _ in self.backend.pre_tokenizer.pre_tokenize_str(text)]
+        ids = [self.backend.token_to_id(part) for part in parts]
+        if None in ids:
+            raise UserError(f"The vocabulary has no {parts[ids.index(None)]!r}; use only what the training data has.")
+        return np.asarray(ids, np.int64)
+
     def decode(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
-        return self.backend.decode(list(ids), skip_special_tokens=True)
+        """Text again; of a row, what stands before its end."""
+        ids = list(ids)
+        if self.pad is not None and self.end in ids:
+            ids = ids[: ids.index(self.end)]
+        return self.backend.decode(ids, skip_special_tokens=True)
+
+    @property
+    def begin(self) -> int:
+        return self._special(BEGIN)
+
+    @property
+    def end(self) -> int:
+        return self._special(END)
+
+    def _special(self, token: str) -> int:
+        found: int | None = self.backend.token_to_id(token)
+        assert found is not None, "this tokenizer makes no rows"
+        return found
+
+    def row(self, text: str, length: int) -> NDArray[np.int64] | None:
+        """<bos> text <eos> <pad> ...; None if it does not fit."""
+        assert self.pad is not None, "this tokenizer makes no rows"
+        ids = self.encode(text)
+        if len(ids) + 2 > length:
+            return None
+        return np.concatenate([[self.begin], ids, [self.end], [self.pad] * (length - len(ids) - 2)]).astype(np.int64)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each token as text of its own, for showing positions one by one."""

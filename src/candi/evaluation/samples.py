@@ -49,10 +49,11 @@ def make(
     rows = []
     for first in range(0, point.n, batch):
         count = min(batch, point.n - first)
+        options: dict[str, Any] = dict(point.options)
         states = model.walk(
             count, length=point.length, steps=point.steps, temperature=point.temperature, top_k=point.top_k,
             nucleus=point.nucleus, seed=point.seed, first=first, precision=point.precision, compile=compile,
-            **point.options,
+            **options,
         )  # fmt: skip
         state = next(states)  # the noise itself
         while (later := next(states, None)) is not None:

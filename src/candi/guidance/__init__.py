@@ -1,9 +1,19 @@
 """Modifiers of a denoiser and of its step: each takes one and returns one."""
 
 from candi.guidance.base import Guidance, LogProbability
+from candi.guidance.classifier_free import classifier_free
 from candi.guidance.discrete import DiscreteGuidance
 from candi.guidance.gradient import GradientGuidance
 from candi.guidance.temperature import tempered
 from candi.guidance.truncation import nucleus, top_k
 
-__all__ = ["DiscreteGuidance", "GradientGuidance", "Guidance", "LogProbability", "nucleus", "tempered", "top_k"]
+__all__ = [
+    "DiscreteGuidance",
+    "GradientGuidance",
+    "Guidance",
+    "LogProbability",
+    "classifier_free",
+    "nucleus",
+    "tempered",
+    "top_k",
+]

@@ -49,6 +49,10 @@ class Prediction:
         """p_v exp(tilt_v), normalised. Dense."""
         return self._with(features=self.log_probs() + tilt, readout=Mapped(lambda logits: logits))
 
+    def beyond(self, other: "Prediction", weight: float) -> "Prediction":
+        """p (p / other)^weight, normalised, of two predictions of one network."""
+        return self._with(features=(1 + weight) * self.features - weight * other.features)
+
     def pulled(self, pull: Values) -> "Prediction":
         """The same prediction, whose noisy positions are to move to their target + pull."""
         return self._with(pull=pull if self.pull is None else self.pull + pull)

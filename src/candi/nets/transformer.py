@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from candi.errors import UserError
@@ -71,14 +72,22 @@ class Transformer(nn.Module):
         """An empty memory for a causal walk."""
         return [Memory() for _ in self.blocks]
 
-    def forward(self, hidden: Hidden, clock: Times, memory: list[Memory] | None = None) -> Hidden:
+    def forward(
+        self,
+        hidden: Hidden,
+        clock: Times,
+        memory: list[Memory] | None = None,
+        label: Float[Tensor, "B C"] | None = None,
+    ) -> Hidden:
+        """`label` is added to what the clock says."""
         width = self.settings.width
         read = memory[0].length if memory else 0
         # from here on in the precision of the branches: half of the memory in bf16
         kind = hidden.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.final.weight.dtype
         hidden = (hidden * width**0.5).to(dtype)  # unit vectors have coordinates of size D^-1/2; branches write size 1
-        conditioning = F.silu(self.clock(clock)).to(dtype)
+        told = self.clock(clock) if label is None else self.clock(clock) + label
+        conditioning = F.silu(told).to(dtype)
         angles = rotary(read + hidden.shape[1], width // self.settings.heads, hidden.device)[:, read:]
         for index, block in enumerate(self.blocks):
             hidden = block(hidden, conditioning, angles, memory[index] if memory else None)

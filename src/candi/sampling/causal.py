@@ -3,6 +3,7 @@
 from candi.nets.denoiser import Denoiser
 from candi.nets.prediction import Prediction
 from candi.state import State
+from candi.types import Labels
 
 
 def position(state: State) -> int:
@@ -19,10 +20,11 @@ class Remembering:
         self.memory = denoiser.trunk.memory()
         self.read = 0
 
-    def __call__(self, state: State) -> Prediction:
+    def __call__(self, state: State, label: Labels | None = None) -> Prediction:
         here, method = position(state), self.denoiser.method
         fresh = method.embed(state)[:, self.read : here + 1]
-        features = self.denoiser.trunk(fresh, self.denoiser.clock(state), self.memory)
+        told = self.denoiser.told(state, label)
+        features = self.denoiser.trunk(fresh, self.denoiser.clock(state), self.memory, told)
         self.read = here + 1
         # only the prediction at `here` means anything; to show it at all positions costs nothing
         everywhere = features[:, -1:].expand(-1, state.known.shape[1], -1)

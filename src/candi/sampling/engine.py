@@ -10,9 +10,9 @@ from torch import Tensor
 from candi.nets.denoiser import Denoiser
 from candi.nets.prediction import Prediction
 from candi.state import State
-from candi.types import Hidden, Mask, Times, Tokens, Values
+from candi.types import Hidden, Labels, Mask, Times, Tokens, Values
 
-Features = Callable[[Times, Mask, Tokens, Values | None], Hidden]
+Features = Callable[[Times, Mask, Tokens, Values | None, Labels | None], Hidden]
 
 
 _REPLAYED = 2**14  # tokens in a batch; above, kernels are long and a graph's small gaps between them cost more
@@ -30,16 +30,16 @@ class Engine:
         self.head = copy.deepcopy(denoiser.head).to(torch.bfloat16)
         self.trunk = copy.deepcopy(denoiser.trunk).to(torch.bfloat16)
         self.trunk.clock = denoiser.trunk.clock  # its sines need float32
-        self._clock = denoiser.clock
+        self._clock, self._told = denoiser.clock, denoiser.told
         self._features: Features = Replayed(_compiled(self._run), _REPLAYED) if compile else self._run
 
-    def __call__(self, state: State) -> Prediction:
-        features = self._features(state.t, state.known, state.tokens, state.values)
+    def __call__(self, state: State, label: Labels | None = None) -> Prediction:
+        features = self._features(state.t, state.known, state.tokens, state.values, label)
         return Prediction(features, self.head, self.method.codebook.vocab_size, ~state.known)
 
-    def _run(self, t: Times, known: Mask, tokens: Tokens, values: Values | None) -> Hidden:
+    def _run(self, t: Times, known: Mask, tokens: Tokens, values: Values | None, label: Labels | None) -> Hidden:
         state = State(t, known, tokens, values)
-        features: Tensor = self.trunk(self.method.embed(state), self._clock(state))
+        features: Tensor = self.trunk(self.method.embed(state), self._clock(state), label=self._told(state, label))
         return features
 
 
@@ -62,10 +62,10 @@ class Replayed:
         self.function, self.most = function, most
         self.recordings: dict[tuple[object, ...], _Recording] = {}
 
-    def __call__(self, t: Times, known: Mask, tokens: Tokens, values: Values | None) -> Hidden:
+    def __call__(self, t: Times, known: Mask, tokens: Tokens, values: Values | None, label: Labels | None) -> Hidden:
+        inputs = (t, known, tokens, values, label)
         if tokens.numel() > self.most:
-            return self.function(t, known, tokens, values)
-        inputs = (t, known, tokens, values)
+            return self.function(*inputs)
         key = tuple(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in inputs)
         if key not in self.recordings:
             self.recordings[key] = self._record(inputs)

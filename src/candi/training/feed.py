@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from candi.data.batches import Windows
+from candi.data.rows import Sequences
 from candi.rng import Rng, derive
-from candi.types import Tokens
+from candi.types import Labels, Tokens
 
 
 @dataclass(frozen=True)
@@ -21,13 +21,14 @@ class MicroBatch:
     row: tuple[int, ...]
     rows: int
     rng: Rng
+    label: Labels | None = None
 
 
 @dataclass(frozen=True)
 class Feed:
     """Rows rank, rank + world, ... of the global batch, cut into micro-batches the same way: all see all times."""
 
-    windows: Windows
+    windows: Sequences
     batch: int
     micro_batch: int
     seed: int
@@ -44,21 +45,26 @@ class Feed:
                 list(rows),
                 [derive(self.seed, "train", step, row) for row in rows],
                 self.batch,
+                [self.windows.label(step * self.batch + row) for row in rows],
             )
             for rows in (mine[part::parts] for part in range(parts))
         ]
 
     def validation(self, count: int) -> Iterator[MicroBatch]:
         """The same sequences, times and noise every time, shared among the processes; the last part may be short."""
-        sequences = self.windows.first(count)
+        sequences, labels = self.windows.first(count), self.windows.first_labels(count)
         mine = range(self.rank, len(sequences), self.world)
         for start in range(0, len(mine), self.micro_batch):
             rows = mine[start : start + self.micro_batch]
             seeds = [derive(self.seed, "validation", row) for row in rows]
-            yield self._micro(sequences[list(rows)], list(rows), seeds, len(sequences))
+            some = [labels[row] for row in rows]
+            yield self._micro(sequences[list(rows)], list(rows), seeds, len(sequences), some)
 
-    def _micro(self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int) -> MicroBatch:
-        return MicroBatch(_to(x0, self.device), tuple(rows), batch, Rng.per_row(seeds, self.device))
+    def _micro(
+        self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int, labels: list[int | None]
+    ) -> MicroBatch:
+        label = None if None in labels else _to(np.array(labels, np.int64), self.device)
+        return MicroBatch(_to(x0, self.device), tuple(rows), batch, Rng.per_row(seeds, self.device), label)
 
 
 def _to(array: NDArray[np.int64], device: torch.device) -> Tensor:

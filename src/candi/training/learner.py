@@ -38,7 +38,7 @@ class Learner:
         if settings.compile if settings.compile is not None else fabric.device.type == "cuda":
             torch._functorch.config.activation_memory_budget = settings.keep_activations
             denoiser.features = torch.compile(denoiser.features)  # type: ignore[method-assign]
-        self.objective = fabric.setup(Objective(denoiser))
+        self.objective = fabric.setup(Objective(denoiser, settings.label_dropout))
         self.parameters = list(self.objective.parameters())
         self.optimizer = adamw(self.parameters, settings, fabric.device)
         wrapped = fabric.setup_optimizers(self.optimizer)
@@ -86,7 +86,7 @@ class Learner:
 
     def _losses(self, micro: MicroBatch) -> PerToken:
         try:
-            losses: Tensor = self.objective(micro.x0, micro.row, micro.rows, micro.rng)
+            losses: Tensor = self.objective(micro.x0, micro.row, micro.rows, micro.rng, micro.label)
         except TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
             raise UserError(f"torch.compile does not work here ({reason}); leave out --compile.") from error

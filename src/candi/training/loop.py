@@ -18,6 +18,8 @@ from candi.config import ModelConfig, read_json
 from candi.data.batches import Windows
 from candi.data.cache import default_folder, load_tokenizer, load_tokens
 from candi.data.corpus import Corpus
+from candi.data.labels import Label
+from candi.data.rows import Documents, Rows, Sequences, load_documents
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError
 from candi.files import write_text
@@ -70,8 +72,12 @@ def train(settings: TrainSettings) -> Path:
 
 def _texts(
     settings: TrainSettings, corpus: Corpus, tokenizer: Tokenizer, cache: Path
-) -> tuple[Windows, Windows | None]:
-    """Training and validation windows."""
+) -> tuple[Sequences, Sequences | None]:
+    """What is trained on and what is validated on."""
+    if tokenizer.pad is not None:
+        return _rows(settings, corpus, tokenizer, cache)
+    if settings.label is not None:
+        raise UserError("--label needs one document a sequence, as --tokenizer smiles makes them.")
     tokens = load_tokens(corpus, tokenizer, cache)
     if settings.valid is not None:
         held_out = load_tokens(Corpus(settings.valid, settings.text_field), tokenizer, cache)
@@ -81,6 +87,30 @@ def _texts(
     windows = Windows(tokens, settings.length, settings.seed)
     enough = settings.validate_every and len(held_out) >= 2 * settings.length
     return windows, Windows(held_out, settings.length, settings.seed) if enough else None
+
+
+def _rows(
+    settings: TrainSettings, corpus: Corpus, tokenizer: Tokenizer, cache: Path
+) -> tuple[Sequences, Sequences | None]:
+    """The same of a corpus whose documents are sequences by themselves."""
+
+    def documents(of: Corpus) -> Documents:
+        molecules = settings.tokenizer == "smiles"
+        return load_documents(of, tokenizer, settings.length, cache, molecules=molecules, skip_bad=settings.skip_bad)
+
+    def rows(of: Corpus, some: Documents) -> Rows:
+        if settings.label is None:
+            return Rows(some.tokens, settings.seed)
+        labels, _ = Label.of(settings.label).of_corpus(of, cache)
+        return Rows(some.tokens, settings.seed, labels[some.numbers])
+
+    train, held_out = documents(corpus).split(0.0 if settings.valid is not None else settings.valid_fraction)
+    other = corpus
+    if settings.valid is not None:
+        other = Corpus(settings.valid, settings.text_field)
+        held_out = documents(other)
+    validated = settings.validate_every and len(held_out.tokens)
+    return rows(corpus, train), rows(other, held_out) if validated else None
 
 
 def _newest(run: Run) -> str:
@@ -106,18 +136,23 @@ class Training:
     fabric: Fabric
     run: Run
     tokenizer: Tokenizer
-    windows: Windows
-    valid: Windows | None
+    windows: Sequences
+    valid: Sequences | None
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
         settings = self.settings
         assert settings.settings is not None
         self.config = ModelConfig(
-            self.tokenizer.vocab_size, settings.length, settings.method, settings.settings, settings.model
+            self.tokenizer.vocab_size,
+            settings.length,
+            settings.method,
+            settings.settings,
+            settings.model,
+            settings.label,
         )
         torch.manual_seed(settings.seed)
-        denoiser = Denoiser.build(self.config.vocab_size, settings.model, settings.settings)
+        denoiser = Denoiser.build(self.config.vocab_size, settings.model, settings.settings, self.config.classes)
         self.size = parameter_count(denoiser)
         self.learner = Learner(denoiser, settings, self.fabric)
         self.loss_sum = torch.zeros((), device=self.fabric.device)
@@ -215,7 +250,7 @@ class Training:
                 "Try a lower --learning_rate in a new --out."
             )
 
-    def _validate(self, windows: Windows) -> float:
+    def _validate(self, windows: Sequences) -> float:
         """Mean loss of the averaged weights on fixed sequences, times and noise."""
         total, count = self.learner.validate(self._feed(windows).validation(self.settings.validate_windows))
         return float(self._reduce(total, "sum")) / float(self._reduce(count, "sum"))
@@ -224,7 +259,9 @@ class Training:
         """Texts from the averaged weights, into the run's folder."""
         weights = self.learner.averaged()
         if self.fabric.is_global_zero:
-            denoiser = Denoiser.build(self.config.vocab_size, self.config.model, self.config.settings)
+            denoiser = Denoiser.build(
+                self.config.vocab_size, self.config.model, self.config.settings, self.config.classes
+            )
             denoiser.load_state_dict(weights)
             model = Model(denoiser.to(self.fabric.device), self.tokenizer, self.config)
             settings = self.settings
@@ -258,7 +295,7 @@ class Training:
         if not self._finished():
             display.say(f"Continuing {self.run.folder} from step {self.progress.step}.")
 
-    def _feed(self, windows: Windows) -> Feed:
+    def _feed(self, windows: Sequences) -> Feed:
         fabric, settings = self.fabric, self.settings
         return Feed(
             windows=windows,
@@ -280,6 +317,6 @@ class Training:
         where = f"{fabric.world_size} x {fabric.device.type}" if fabric.world_size > 1 else fabric.device.type
         return (
             f"{settings.method}, {self.size / 1e6:.1f}M parameters, vocabulary {self.config.vocab_size}, "
-            f"{len(self.windows.tokens):,} tokens of text; {settings.steps} steps of {settings.batch} x "
+            f"{self.windows.size}; {settings.steps} steps of {settings.batch} x "
             f"{settings.length} tokens on {where}, into {settings.out}"
         )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from candi.nets.denoiser import Denoiser
 from candi.nets.places import room_for
 from candi.rng import Rng
-from candi.types import PerToken, Times, Tokens
+from candi.types import Labels, PerToken, Times, Tokens
 
 T_MIN = 1e-3  # keeps the loss weight 1/t finite
 
@@ -21,17 +21,19 @@ class Objective(nn.Module):
     would move t and with it masks and weights.
     """
 
-    def __init__(self, denoiser: Denoiser) -> None:
+    def __init__(self, denoiser: Denoiser, label_dropout: float = 0.0) -> None:
         super().__init__()
-        self.denoiser = denoiser
+        self.denoiser, self.label_dropout = denoiser, label_dropout
 
-    def forward(self, x0: Tokens, row: Sequence[int], rows: int, rng: Rng) -> PerToken:
+    def forward(self, x0: Tokens, row: Sequence[int], rows: int, rng: Rng, label: Labels | None = None) -> PerToken:
         """Losses of some rows of a global batch; `row` says which of all `rows`."""
         method = self.denoiser.method
         # no row's time is later than the end of its interval, so that many positions are open at most
         room = room_for(method.open_share(_within(torch.tensor(row, dtype=torch.float64) + 1, rows)), x0.shape[1])
         state = method.corrupt(x0, stratified(row, rows, rng), rng)
-        return method.loss(self.denoiser(state).within(room), state, x0)
+        if label is not None and self.training:  # what is learned without labels is what guidance is measured against
+            label = label.masked_fill(rng.uniform(len(label)) < self.label_dropout, self.denoiser.classes)
+        return method.loss(self.denoiser(state, label).within(room), state, x0)
 
 
 def stratified(row: Sequence[int], rows: int, rng: Rng) -> Times:

@@ -28,9 +28,13 @@ class TrainSettings:
         method: The diffusion method.
         valid: Text to validate on; by default the end of the data.
         valid_fraction: Share of the data kept for validation if there is no separate text.
-        tokenizer: char, bpe:SIZE (trained on the data), or a path: tokenizer.json, or a folder with GPT-2's files.
+        tokenizer: char, smiles (molecules), bpe:SIZE (trained on the data), or a path: tokenizer.json, or a folder with
+            GPT-2's files.
         text_field: Column with the text in JSON lines and Parquet.
         cache: Folder for tokenized data; by default under the user's cache folder.
+        label: Learn to generate by label: a property and a rule, as qed:top, rings>=2 or COLUMN>=0.5.
+        label_dropout: Share of the sequences that are learned without their label, for guidance.
+        skip_bad: Leave out documents that are too long for a row or no molecules, instead of refusing them.
         length: Tokens in a sequence.
         steps: Optimizer steps. More of them continue a run; a cool-down or curriculum is measured against them.
         minutes: Stop after this much training time, if the steps are not done before.
@@ -74,6 +78,9 @@ class TrainSettings:
     tokenizer: str = "char"
     text_field: str = "text"
     cache: Path | None = None
+    label: str | None = None
+    label_dropout: float = 0.1
+    skip_bad: bool = False
     length: int = 256
     steps: int = 10_000
     minutes: float | None = None
@@ -122,7 +129,7 @@ class TrainSettings:
         for name in ("learning_rate", "clip"):
             if not 0 < values[name] < float("inf"):
                 raise UserError(f"--{name} must be above 0, not {values[name]}.")
-        for name in ("beta1", "beta2", "ema", "valid_fraction"):
+        for name in ("beta1", "beta2", "ema", "valid_fraction", "label_dropout"):
             if not 0 <= values[name] < 1:
                 raise UserError(f"--{name} must be in [0, 1), not {values[name]}.")
         if not 0 <= self.keep_activations <= 1:

@@ -1,0 +1,106 @@
+"""What RDKit tells of molecules. It is an extra: nothing else needs it."""
+
+import hashlib
+import importlib.util
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from candi.data.corpus import Corpus
+from candi.errors import UserError
+
+HAS_RDKIT = importlib.util.find_spec("rdkit") is not None
+
+
+def need_rdkit(what: str) -> None:
+    if not HAS_RDKIT:
+        raise UserError(f"{what} needs RDKit; get it with pip install 'candi[molecules]'")
+
+
+def parse(smiles: str) -> Any | None:
+    """RDKit's molecule, or None if there is none: nothing at all is no molecule either."""
+    need_rdkit("Reading molecules")
+    from rdkit import Chem, RDLogger
+
+    RDLogger.DisableLog("rdApp.*")  # type: ignore[attr-defined]
+    molecule = Chem.MolFromSmiles(smiles) if smiles else None
+    return molecule if molecule is not None and molecule.GetNumAtoms() else None
+
+
+def canonical(smiles: str) -> str | None:
+    """The one spelling that all spellings of a molecule share."""
+    from rdkit import Chem
+
+    molecule = parse(smiles)
+    return None if molecule is None else str(Chem.MolToSmiles(molecule))
+
+
+def readable(texts: Sequence[str]) -> list[bool]:
+    """Which of them are molecules; without RDKit nobody can tell, and all are taken."""
+    return [parse(text) is not None for text in texts] if HAS_RDKIT else [True] * len(texts)
+
+
+def _qed(molecule: Any) -> float:
+    from rdkit.Chem import QED
+
+    return float(QED.qed(molecule))
+
+
+def _rings(molecule: Any) -> float:
+    from rdkit.Chem import rdMolDescriptors
+
+    return float(rdMolDescriptors.CalcNumRings(molecule))
+
+
+def _logp(molecule: Any) -> float:
+    from rdkit.Chem import Crippen
+
+    return float(Crippen.MolLogP(molecule))  # type: ignore[attr-defined]
+
+
+def _weight(molecule: Any) -> float:
+    from rdkit.Chem import Descriptors
+
+    return float(Descriptors.MolWt(molecule))  # type: ignore[attr-defined]
+
+
+PROPERTIES: dict[str, Callable[[Any], float]] = {"qed": _qed, "rings": _rings, "logp": _logp, "weight": _weight}
+
+
+def properties(smiles: Iterable[str], name: str) -> NDArray[np.float64]:
+    """Of each molecule; nan for what is none."""
+    need_rdkit(f"The property {name}")
+    compute = PROPERTIES[name]
+    return np.array([np.nan if (m := parse(text)) is None else compute(m) for text in smiles], dtype=np.float64)
+
+
+def property_values(corpus: Corpus, name: str, folder: Path) -> NDArray[np.float64]:
+    """A property of every document: of RDKit, computed once and kept, or a column of the corpus."""
+    if name not in PROPERTIES:
+        return _column(corpus, name)
+    import rdkit
+
+    key = "\n".join(("property 1", corpus.fingerprint, name, rdkit.__version__))
+    path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.property.npy"
+    if not path.exists():
+        values = properties((piece.text for piece in corpus.pieces()), name)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            np.save(file, values)
+        os.replace(file.name, path)
+    return np.asarray(np.load(path), dtype=np.float64)
+
+
+def _column(corpus: Corpus, name: str) -> NDArray[np.float64]:
+    known = ", ".join(PROPERTIES)
+    try:
+        return np.array([float(value) for value in corpus.table(name)], dtype=np.float64)
+    except ValueError as error:
+        if isinstance(error, UserError):
+            raise UserError(f"{name!r} is no property that RDKit computes here ({known}), and: {error}") from None
+        raise UserError(f"The column {name!r} holds something that is no number ({error}).") from None

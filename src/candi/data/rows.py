@@ -1,0 +1,140 @@
+"""One document a sequence: rows of equal length, padded, each with a label where there is one."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from candi.data.corpus import Corpus
+from candi.data.molecules import readable
+from candi.data.tokenizer import Tokenizer
+from candi.errors import UserError
+from candi.rng import derive
+
+_LISTED = 10
+
+
+class Sequences(Protocol):
+    """What a training step is fed from: a stream cut into windows, or rows."""
+
+    @property
+    def size(self) -> str:
+        """How much there is, in words."""
+
+    def window(self, index: int) -> NDArray[np.int64]:
+        """The index-th sequence ever seen."""
+
+    def label(self, index: int) -> int | None:
+        """Its label, if it has one."""
+
+    def first(self, count: int) -> NDArray[np.int64]:
+        """Up to `count` of them, always the same: for validation."""
+
+    def first_labels(self, count: int) -> list[int | None]:
+        """Their labels."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows [N, L] in a new order each epoch."""
+
+    tokens: NDArray[np.int64]
+    seed: int
+    labels: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.tokens):
+            raise UserError("There are no rows to learn from; give more data or a smaller --valid_fraction.")
+
+    @property
+    def size(self) -> str:
+        return f"{len(self.tokens):,} documents"
+
+    def window(self, index: int) -> NDArray[np.int64]:
+        return self.tokens[self._place(index)]
+
+    def label(self, index: int) -> int | None:
+        return None if self.labels is None else int(self.labels[self._place(index)])
+
+    def first(self, count: int) -> NDArray[np.int64]:
+        return self.tokens[self._spread(count)]
+
+    def first_labels(self, count: int) -> list[int | None]:
+        places = self._spread(count)
+        return [None] * len(places) if self.labels is None else self.labels[places].tolist()
+
+    def _place(self, index: int) -> int:
+        epoch, place = divmod(index, len(self.tokens))
+        return int(_order(self.seed, epoch, len(self.tokens))[place])
+
+    def _spread(self, count: int) -> NDArray[np.int64]:
+        return np.linspace(0, len(self.tokens) - 1, min(count, len(self.tokens))).astype(np.int64)
+
+
+@lru_cache(maxsize=2)
+def _order(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
+    return np.random.default_rng(derive(seed, "rows", epoch)).permutation(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Rows of a corpus, and which document each of them is."""
+
+    tokens: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+
+    def split(self, valid_fraction: float) -> tuple["Documents", "Documents"]:
+        """The same for every run: neighbours in a file are often alike, so its end would be no fair test."""
+        order = np.random.default_rng(0).permutation(len(self.tokens))
+        cut = len(order) - int(len(order) * valid_fraction)
+        return self._at(np.sort(order[:cut])), self._at(np.sort(order[cut:]))
+
+    def _at(self, places: NDArray[np.int64]) -> "Documents":
+        return Documents(self.tokens[places], self.numbers[places])
+
+
+def load_documents(
+    corpus: Corpus, tokenizer: Tokenizer, length: int, folder: Path, *, molecules: bool, skip_bad: bool
+) -> Documents:
+    """Made once and kept. Documents that are too long, and molecules that cannot be read, are refused or left out."""
+    key = "\n".join(("rows 1", corpus.fingerprint, tokenizer.fingerprint, str(length), str(molecules), str(skip_bad)))
+    path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.rows.npy"
+    if not path.exists():
+        table = _made(corpus, tokenizer, length, molecules, skip_bad)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            np.save(file, table)
+        os.replace(file.name, path)
+    table = np.load(path)
+    return Documents(table[:, 1:], table[:, 0])
+
+
+def _made(corpus: Corpus, tokenizer: Tokenizer, length: int, molecules: bool, skip_bad: bool) -> NDArray[np.int64]:
+    texts = [piece.text for piece in corpus.pieces()]
+    good = readable(texts) if molecules else [True] * len(texts)
+    rows, bad = [], []
+    for number, (text, can_be_read) in enumerate(zip(texts, good, strict=True)):
+        row = tokenizer.row(text, length)
+        if row is None or not can_be_read:
+            bad.append((number + 1, text, "is no molecule" if not can_be_read else "is too long"))
+        else:
+            rows.append(np.concatenate([[number], row]))
+    if bad and not skip_bad:
+        raise UserError(_told(bad, len(texts), length))
+    return np.stack(rows) if rows else np.empty((0, length + 1), np.int64)
+
+
+def _told(bad: Sequence[tuple[int, str, str]], total: int, length: int) -> str:
+    listed = "; ".join(f"number {number} ({text[:40]}) {why}" for number, text, why in bad[:_LISTED])
+    more = f"; and {len(bad) - _LISTED} more" if len(bad) > _LISTED else ""
+    return (
+        f"{len(bad)} of {total:,} documents cannot be used: {listed}{more}. Mend them, raise --length (now {length}), "
+        "or leave them out with --skip_bad true."
+    )

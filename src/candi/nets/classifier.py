@@ -1,0 +1,40 @@
+"""A transformer that reads (nearly) one-hot inputs and says how likely each label is."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from candi.guidance.base import LogProbability
+from candi.nets.transformer import Transformer, TrunkSettings
+from candi.types import Times
+
+
+class Classifier(nn.Module):
+    """log p(y | x) for inputs [B, L, S] that are differentiable: rows of S symbols, one-hot or near it.
+
+    The mean is taken over real positions: those that do not show `pad`. With noise nobody knows which they are, and
+    it is taken over all.
+    """
+
+    def __init__(self, symbols: int, trunk: TrunkSettings, classes: int = 2, pad: int | None = None) -> None:
+        super().__init__()
+        self.pad, self.symbols = pad, symbols
+        self.vectors = nn.Parameter(torch.randn(symbols, trunk.width) / trunk.width**0.5)
+        self.trunk = Transformer(trunk)
+        self.out = nn.Linear(trunk.width, classes)
+
+    def forward(self, inputs: Float[Tensor, "B L S"], t: Times) -> Float[Tensor, "B C"]:
+        features = self.trunk(inputs.to(self.vectors.dtype) @ self.vectors, t.to(self.vectors.dtype))
+        real = torch.ones_like(inputs[..., :1]) if self.pad is None else (inputs.argmax(-1) != self.pad)[..., None]
+        pooled = (features * real).sum(1) / real.sum(1).clamp(min=1)
+        log_probs: Tensor = torch.log_softmax(self.out(pooled), -1)
+        return log_probs
+
+    def log_probability(self, target: int) -> LogProbability:
+        """Of one label: what guidance needs."""
+
+        def of(inputs: Float[Tensor, "B L S"], t: Times) -> Float[Tensor, "B"]:
+            chosen: Tensor = self(inputs, t)[:, target]
+            return chosen
+
+        return of
