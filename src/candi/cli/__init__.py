@@ -12,6 +12,7 @@ COMMANDS = {
     "train": "train a model, or continue a run",
     "train-classifier": "train a classifier that can guide a run",
     "sample": "write samples of a trained model",
+    "guide": "generate molecules that a classifier likes",
     "evaluate": "bits per token of a text under a model, or the quality of its samples",
     "frontier": "compare runs by whole frontiers of diversity and quality",
     "bench": "how fast training and sampling are here",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from candi.data.corpus import Corpus
 from candi.errors import UserError
+from candi.files import write_text
 
 HAS_RDKIT = importlib.util.find_spec("rdkit") is not None
 
@@ -43,6 +44,19 @@ def canonical(smiles: str) -> str | None:
 def readable(texts: Sequence[str]) -> list[bool]:
     """Which of them are molecules; without RDKit nobody can tell, and all are taken."""
     return [parse(text) is not None for text in texts] if HAS_RDKIT else [True] * len(texts)
+
+
+def canonical_corpus(corpus: Corpus, folder: Path) -> frozenset[str]:
+    """All molecules of a corpus in their one spelling, found once and kept."""
+    import rdkit
+
+    key = "\n".join(("canonical 1", corpus.fingerprint, rdkit.__version__))
+    path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.smi"
+    if not path.exists():
+        found = {text for piece in corpus.pieces() if (text := canonical(piece.text)) is not None}
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(path, "\n".join(sorted(found)) + "\n")
+    return frozenset(path.read_text(encoding="utf-8").split())
 
 
 def _qed(molecule: Any) -> float:

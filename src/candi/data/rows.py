@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from candi.rng import derive
 _LISTED = 10
 
 
+@runtime_checkable
 class Sequences(Protocol):
     """What a training step is fed from: a stream cut into windows, or rows."""
 

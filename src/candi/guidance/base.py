@@ -1,7 +1,7 @@
 """What guidance is: something that takes a walk's denoiser and step and returns others."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -16,6 +16,7 @@ from candi.types import Times, Tokens
 LogProbability = Callable[[Float[Tensor, "B L S"], Times], Float[Tensor, "B"]]
 
 
+@runtime_checkable
 class Guidance(Protocol):
     def over(self, method: Method, denoise: Denoise, step: Step) -> tuple[Denoise, Step]:
         """The walk's two parts, guided. Refuses a method that it cannot guide."""

@@ -4,7 +4,7 @@ log p_w = (1 + w) log p(x0 | z_t, y) - w log p(x0 | z_t), up to its normaliser. 
 last layer, so the same combination of features gives it: nothing of size V is held.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -15,6 +15,7 @@ from candi.state import State
 from candi.types import Labels
 
 
+@runtime_checkable
 class Conditional(Protocol):
     """A network that may be told labels."""
 

@@ -4,7 +4,6 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -91,10 +90,19 @@ class ClassifierConfig:
     threshold: float
     noise: str | None  # the method whose noise it reads
     tokenizer: str
-    model: dict[str, Any]
+    model: TrunkSettings
+
+    @classmethod
+    def read(cls, path: Path) -> "ClassifierConfig":
+        values = read_json(path)
+        if not isinstance(values, dict) or "noise" not in values:
+            raise UserError(f"{path} is not the config.json of a classifier; train one with candi train-classifier.")
+        return from_json(
+            cls, {**values, "model": from_json(TrunkSettings, values.get("model"), f"{path}, model")}, str(path)
+        )
 
     def build(self) -> Classifier:
-        return Classifier(self.symbols, TrunkSettings(**self.model), pad=self.pad)
+        return Classifier(self.symbols, self.model, pad=self.pad)
 
 
 def train_classifier(settings: ClassifierSettings) -> Path:
@@ -123,7 +131,7 @@ def train_classifier(settings: ClassifierSettings) -> Path:
         threshold=threshold,
         noise=model.config.method if settings.noisy else None,
         tokenizer=tokenizer.fingerprint,
-        model=dataclasses.asdict(settings.model),
+        model=settings.model,
     )
     return _Training(settings, config, tokenizer, method, train, valid, device).go()
 
@@ -218,7 +226,7 @@ class _Training:
         folder = next(checkpoint.intact(self.settings.out / "checkpoints", display.say), None)
         if folder is None:
             return
-        if read_json(folder / CONFIG) != dataclasses.asdict(self.config):
+        if ClassifierConfig.read(folder / CONFIG) != self.config:
             raise UserError(
                 f"{self.settings.out} holds another classifier; repeat its command, or choose another --out."
             )
@@ -243,7 +251,7 @@ def load_classifier(source: str, device: torch.device) -> tuple[Classifier, Clas
         folder = found
     if not (folder / CONFIG).exists():
         raise UserError(f"There is no classifier at {source!r}; train one first with candi train-classifier.")
-    config = from_json(ClassifierConfig, read_json(folder / CONFIG), str(folder / CONFIG))
+    config = ClassifierConfig.read(folder / CONFIG)
     network = config.build()
     network.load_state_dict(read_tensors(folder / WEIGHTS))
     return network.to(device).eval(), config

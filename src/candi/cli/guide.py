@@ -1,0 +1,153 @@
+"""candi guide"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jsonargparse import Namespace
+
+from candi.cli.parsing import parse, parser
+from candi.cli.sample import method_options
+from candi.config import read_json
+from candi.data.cache import default_folder
+from candi.data.corpus import Corpus
+from candi.data.labels import Label
+from candi.data.molecules import PROPERTIES, canonical_corpus, need_rdkit, properties
+from candi.errors import UserError, unknown
+from candi.evaluation.molecules import Molecules, molecules
+from candi.guidance import guide_for
+from candi.loading import load
+from candi.model import Model
+from candi.report.molecules import Drawn, write_page, write_sdf, write_table
+from candi.training.classifier import ClassifierConfig, load_classifier
+from candi.training.run import SETTINGS
+
+_HISTOGRAM = 4000  # molecules of the training data that a histogram is made of
+
+
+def run(arguments: Sequence[str]) -> None:
+    flags = parser("guide", "RUN --classifier C", "Generate molecules that a classifier likes.")
+    flags.add_argument("run", type=str, help="A run that was trained on molecules.")
+    flags.add_argument("--classifier", type=str | None, default=None, help="Folder of candi train-classifier.")
+    flags.add_argument("--target", type=int, default=1, help="The label that is wanted.")
+    flags.add_argument("--weight", type=float, default=1.0, help="How much the classifier counts; 0 is not at all.")
+    flags.add_argument(
+        "--reveal", type=float, default=0.0, help="How much it tilts revealed tokens (Gaussian methods)."
+    )
+    flags.add_argument("--exact", type=bool, default=False, nargs="?", const=True, help="Discrete guidance without "
+                       "its first-order shortcut: reads every neighbour.")  # fmt: skip
+    flags.add_argument("--label", type=int | None, default=None, help="Ask a class-conditional run for a label.")
+    flags.add_argument("--label_weight", type=float, default=0.0, help="How far beyond the label (classifier-free).")
+    flags.add_argument("--n", type=int, default=64, help="How many samples.")
+    flags.add_argument("--steps", type=int, default=32, help="Denoising steps.")
+    flags.add_argument("--temperature", type=float, default=1.0, help="Below 1 is safer, above 1 wilder.")
+    flags.add_argument("--prompt", type=str | None, default=None, help="How molecules begin: a scaffold to grow from.")
+    flags.add_argument("--infill", type=str | None, default=None, help="A template: each blank is a token to fill.")
+    flags.add_argument("--blank", type=str, default="_", help="The character that is a blank in --infill.")
+    flags.add_argument("--seed", type=int, default=0, help="The same seed gives the same samples.")
+    for name, values in method_options().items():
+        flags.add_argument(f"--{name}", type=str | None, default=None, help=f"Option of some methods: {values}.")
+    flags.add_argument("--properties", type=str, default="qed,rings", help=f"To compute: {', '.join(PROPERTIES)}.")
+    flags.add_argument("--batch", type=int, default=64, help="Samples made at once.")
+    flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
+    flags.add_argument("--out", type=Path, default=Path("molecules"), help="Folder for the results.")
+    given = parse(flags, arguments)
+    need_rdkit("Drawing and measuring molecules")
+    names = given.properties.split(",")
+    for name in names:
+        if name not in PROPERTIES:
+            raise unknown("property", name, PROPERTIES)
+    if given.n < 1 or given.batch < 1:
+        raise UserError("At least 1 sample in batches of at least 1 is needed.")
+    if given.out.exists() and not given.out.is_dir():
+        raise UserError(f"{given.out} is a file; --out is the folder for the results.")
+    model = load(given.run, given.device)
+    if model.tokenizer.pad is None:
+        raise UserError(f"{given.run} was not trained on molecules; train it with --tokenizer smiles.")
+    samples, config = _samples(model, given)
+    _write(given, names, samples, config)
+
+
+def _samples(model: Model, given: Namespace) -> tuple[list[str], ClassifierConfig | None]:
+    guide, config = None, None
+    if given.classifier is not None:
+        network, config = load_classifier(given.classifier, model.device)
+        check(model, config, given.classifier)
+        if given.target not in (0, 1):
+            raise UserError(f"The classifier has the labels 0 and 1 ({config.label}), not {given.target}.")
+        judge = network.log_probability(given.target)
+        guide = guide_for(model.denoiser.method, judge, given.weight, reveal=given.reveal, first_order=not given.exact)
+    elif given.label is None:
+        raise UserError("Say by what to guide: --classifier C, or --label 1 for a class-conditional run.")
+    walk = ("steps", "temperature", "prompt", "infill", "blank", "seed", "label", "label_weight", *method_options())
+    return model.generate(given.n, batch=given.batch, guide=guide, **{name: given[name] for name in walk}), config
+
+
+def check(model: Model, config: ClassifierConfig, name: str) -> None:
+    """Refuse a classifier that reads something else than the run writes."""
+    if config.tokenizer != model.tokenizer.fingerprint:
+        raise UserError(f"The classifier {name} has another vocabulary than the run; train one for this run.")
+    gaussian = model.denoiser.method.gaussian() is not None
+    if gaussian and config.noise is not None:
+        raise UserError(
+            f"{model.config.method} is guided by a classifier of clean molecules, but {name} reads the noise of "
+            f"{config.noise}; train one without --noisy."
+        )
+    if not gaussian and config.noise != model.config.method:
+        reads = f"the noise of {config.noise}" if config.noise else "clean molecules alone"
+        raise UserError(
+            f"{model.config.method} is guided by a classifier that knows its noise, but {name} reads {reads}; train "
+            "one for this run with --noisy true."
+        )
+
+
+def _write(given: Namespace, names: Sequence[str], samples: Sequence[str], config: ClassifierConfig | None) -> None:
+    corpus = _training_data(Path(given.run))
+    known = None if corpus is None else canonical_corpus(corpus, default_folder())
+    found = molecules(samples, names, known)
+    drawn = {}
+    for text, *values in zip((s for s in found.smiles if s is not None), *found.values.values(), strict=True):
+        drawn[text] = Drawn(text, dict(zip(names, values, strict=True)), None if known is None else text not in known)
+    training: dict[str, list[float]] = {}
+    if known:
+        some = np.random.default_rng(0).choice(sorted(known), min(_HISTOGRAM, len(known)), replace=False)
+        training = {name: properties(some.tolist(), name).tolist() for name in names}
+    facts = _facts(found, config)
+    given.out.mkdir(parents=True, exist_ok=True)
+    write_table(given.out / "molecules.csv", samples, found.smiles, drawn)
+    write_sdf(given.out / "molecules.sdf", list(drawn.values()))
+    write_page(given.out / "molecules.html", _title(given), facts, list(drawn.values()), found.values, training)
+    for text in found.distinct:
+        print(text, *(f"{name} {value:.3f}" for name, value in drawn[text].values.items()), sep="\t")
+    print("  ".join(f"{name} {value}" for name, value in facts.items()), file=sys.stderr)
+    print(f"Open {given.out / 'molecules.html'} in a browser; molecules.csv and .sdf lie beside it.", file=sys.stderr)
+
+
+def _facts(found: Molecules, config: ClassifierConfig | None) -> dict[str, str]:
+    facts = {"samples": str(len(found.smiles)), "valid": f"{found.valid:.1%}", "unique": f"{found.unique:.1%}"}
+    if found.novel is not None:
+        facts["new among them"] = f"{found.novel:.1%}"
+    facts |= {f"mean {name}": f"{found.mean(name):.3f}" for name in found.values}
+    name = None if config is None else Label.of(config.label).name
+    if config is not None and name in found.values:
+        facts[f"{name} of at least {config.threshold:.3g}"] = f"{found.hit(name, config.threshold):.1%}"
+    return facts
+
+
+def _title(given: Namespace) -> str:
+    by = f"guided by {given.classifier}, weight {given.weight:g}" if given.classifier else f"label {given.label}"
+    return f"Molecules of {given.run}, {by}, {given.steps} steps"
+
+
+def _training_data(run: Path) -> Corpus | None:
+    """What the run was trained on, if that is still there."""
+    if not (run / SETTINGS).exists():
+        return None
+    settings = read_json(run / SETTINGS)["settings"]
+    corpus = Corpus(settings["data"], settings["text_field"])
+    try:
+        _ = corpus.files
+    except UserError:
+        return None
+    return corpus
