@@ -37,6 +37,12 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--nucleus", type=float | None, default=None, help="Only those that hold this probability.")
     flags.add_argument("--seed", type=int, default=0, help="Of the samples.")
     add_judges(flags)
+    flags.add_argument("--molecules", type=str | None, default=None, help="Samples are molecules; measure qed, rings, "
+                       "logp or weight.")  # fmt: skip
+    flags.add_argument("--classifier", type=str | None, default=None, help="Guide by a classifier.")
+    flags.add_argument("--target", type=int, default=1, help="The label that is wanted of it.")
+    flags.add_argument("--weights", type=str, default="0,1,2,4", help="Weights of guidance: a list or LOW:HIGH:STEP.")
+    flags.add_argument("--reveal", type=float, default=0.0, help="How much it tilts revealed tokens.")
     flags.add_argument(
         "--diversity", type=str | None, default=None, help="entropy, distinct_2, compression or unique_words."
     )
@@ -52,7 +58,7 @@ def run(arguments: Sequence[str]) -> None:
     earlier = [line for source in given.runs if source.endswith(".jsonl") for line in read_lines(Path(source))]
     runs = [source for source in given.runs if not source.endswith(".jsonl")]
     lines = list(earlier)
-    names = scorers(given.scorer, given.words)
+    names = scorers(given.scorer, given.words or given.molecules)
     axes = _axes(earlier, bool(names), given)
     if runs:
         lines += Sweep(
@@ -63,6 +69,8 @@ def run(arguments: Sequence[str]) -> None:
                 batch=given.batch, device=given.device, workers=given.workers, precision=given.precision,
                 compile=given.compile, scorers=names, context=given.context,
                 words=given.words, mauve=given.mauve, letters=given.letters,
+                molecules=given.molecules, classifier=given.classifier, target=given.target,
+                weights=numbers(given.weights), reveal=given.reveal,
             )
         ).go()  # fmt: skip
     comparison = compare(lines, axes)
@@ -98,15 +106,19 @@ def _axes(earlier: Sequence[Line], scored: bool, given: Namespace) -> Axes:
     What cannot be measured is told before anything is made.
     """
     scored = scored or any("perplexity" in line["measures"] for line in earlier)
-    quality = given.quality or ("perplexity" if scored else "valid_words")
-    axes = Axes(given.diversity or ("entropy" if quality == "perplexity" else "unique_words"), quality)
+    quality = given.quality or ("property" if given.molecules else "perplexity" if scored else "valid_words")
+    beside = {"perplexity": "entropy", "property": "unique_molecules", "valid_molecules": "unique_molecules"}
+    axes = Axes(given.diversity or beside.get(quality, "unique_words"), quality)
     _ = axes.measures
-    have = {"scorer": scored, "words": bool(given.words) or bool(earlier), "mauve": bool(given.mauve) or bool(earlier)}
+    have = {need: bool(given[need]) or bool(earlier) for need in ("words", "mauve", "molecules")} | {"scorer": scored}
     for name, need in (
         ("perplexity", "scorer"),
         ("valid_words", "words"),
         ("unique_words", "words"),
         ("mauve", "mauve"),
+        ("property", "molecules"),
+        ("valid_molecules", "molecules"),
+        ("unique_molecules", "molecules"),
     ):
         if name in (axes.diversity, axes.quality) and not have[need]:
             raise UserError(f"{name} cannot be measured without --{need}; give one, or choose another measure.")

@@ -20,7 +20,7 @@ from candi.guidance import guide_for
 from candi.loading import load
 from candi.model import Model
 from candi.report.molecules import Drawn, write_page, write_sdf, write_table
-from candi.training.classifier import ClassifierConfig, load_classifier
+from candi.training.classifier import ClassifierConfig, check_classifier, load_classifier
 from candi.training.run import SETTINGS
 
 _HISTOGRAM = 4000  # molecules of the training data that a histogram is made of
@@ -73,7 +73,7 @@ def _samples(model: Model, given: Namespace) -> tuple[list[str], ClassifierConfi
     guide, config = None, None
     if given.classifier is not None:
         network, config = load_classifier(given.classifier, model.device)
-        check(model, config, given.classifier)
+        check_classifier(model, config, given.classifier)
         if given.target not in (0, 1):
             raise UserError(f"The classifier has the labels 0 and 1 ({config.label}), not {given.target}.")
         judge = network.log_probability(given.target)
@@ -82,24 +82,6 @@ def _samples(model: Model, given: Namespace) -> tuple[list[str], ClassifierConfi
         raise UserError("Say by what to guide: --classifier C, or --label 1 for a class-conditional run.")
     walk = ("steps", "temperature", "prompt", "infill", "blank", "seed", "label", "label_weight", *method_options())
     return model.generate(given.n, batch=given.batch, guide=guide, **{name: given[name] for name in walk}), config
-
-
-def check(model: Model, config: ClassifierConfig, name: str) -> None:
-    """Refuse a classifier that reads something else than the run writes."""
-    if config.tokenizer != model.tokenizer.fingerprint:
-        raise UserError(f"The classifier {name} has another vocabulary than the run; train one for this run.")
-    gaussian = model.denoiser.method.gaussian() is not None
-    if gaussian and config.noise is not None:
-        raise UserError(
-            f"{model.config.method} is guided by a classifier of clean molecules, but {name} reads the noise of "
-            f"{config.noise}; train one without --noisy."
-        )
-    if not gaussian and config.noise != model.config.method:
-        reads = f"the noise of {config.noise}" if config.noise else "clean molecules alone"
-        raise UserError(
-            f"{model.config.method} is guided by a classifier that knows its noise, but {name} reads {reads}; train "
-            "one for this run with --noisy true."
-        )
 
 
 def _write(given: Namespace, names: Sequence[str], samples: Sequence[str], config: ClassifierConfig | None) -> None:

@@ -71,6 +71,23 @@ class Corpus:
                     f"{path} cannot be read or unpacked ({error}); it may be damaged or cut short."
                 ) from None
 
+    def places(self) -> Iterator[str]:
+        """Where each document stands, for those whose documents are lines; the others are numbered."""
+        number = 0
+        for path in self.files if self.source != PYDOC else ():
+            kind = _kind(path)
+            if kind in _MOLECULES:
+                with _open(path) as file:
+                    yield from (f"{path.name} line {n}" for n, line in enumerate(file, 1) if line.strip())
+            elif kind in _TABLE:
+                yield from (f"{path.name} line {n}" for n, _ in self._table_rows(path))
+            elif kind in _JSON:
+                yield from (f"{path.name} line {n}" for n, _ in _json(path))
+            else:
+                for _ in Corpus(str(path), self.field).pieces():
+                    number += 1
+                    yield f"document {number} of {path.name}"
+
     @property
     def column(self) -> str:
         """Where the text stands in a table."""

@@ -124,18 +124,18 @@ def _made(corpus: Corpus, tokenizer: Tokenizer, length: int, molecules: bool, sk
     for number, (text, can_be_read) in enumerate(zip(texts, good, strict=True)):
         row = tokenizer.row(text, length)
         if row is None or not can_be_read:
-            bad.append((number + 1, text, "is no molecule" if not can_be_read else "is too long"))
+            bad.append((number, text, "is no molecule" if not can_be_read else "is too long"))
         else:
             rows.append(np.concatenate([[number], row]))
     if bad and not skip_bad:
-        raise UserError(_told(bad, len(texts), length))
+        raise UserError(_told(bad, list(corpus.places()), length))
     return np.stack(rows) if rows else np.empty((0, length + 1), np.int64)
 
 
-def _told(bad: Sequence[tuple[int, str, str]], total: int, length: int) -> str:
-    listed = "; ".join(f"number {number} ({text[:40]}) {why}" for number, text, why in bad[:_LISTED])
+def _told(bad: Sequence[tuple[int, str, str]], places: Sequence[str], length: int) -> str:
+    listed = "; ".join(f"{places[number]} ({text[:40]}) {why}" for number, text, why in bad[:_LISTED])
     more = f"; and {len(bad) - _LISTED} more" if len(bad) > _LISTED else ""
     return (
-        f"{len(bad)} of {total:,} documents cannot be used: {listed}{more}. Mend them, raise --length (now {length}), "
-        "or leave them out with --skip_bad true."
+        f"{len(bad)} of {len(places):,} documents cannot be used: {listed}{more}. Mend them, raise --length (now "
+        f"{length}), or leave them out with --skip_bad true."
     )

@@ -41,6 +41,7 @@ class Point:
     seed: int
     n: int
     precision: str
+    guidance: Mapping[str, Any] | None = None  # classifier, its content, target, weight, reveal
 
     @property
     def key(self) -> str:
@@ -51,7 +52,8 @@ class Point:
     @property
     def label(self) -> str:
         options = "".join(f", {value}" for value in self.options.values())
-        return f"{self.run}, {self.steps} steps{options}, temperature {self.temperature:g}"
+        weight = f", weight {self.guidance['weight']:g}" if self.guidance else ""
+        return f"{self.run}, {self.steps} steps{options}, temperature {self.temperature:g}{weight}"
 
 
 def fingerprint(values: Any) -> str:

@@ -194,7 +194,7 @@ def _curves(lines: Sequence[Line], axes: Axes, draws: int) -> list[Curve]:
             f"{run} ({way})" if run in several else run,
             steps,
             some[0]["card"]["steps_fixed"],
-            sorted(some, key=lambda line: line["card"]["temperature"]),
+            sorted(some, key=lambda line: _place(line["card"])),
             axes,
             draws,
         )
@@ -203,9 +203,14 @@ def _curves(lines: Sequence[Line], axes: Axes, draws: int) -> list[Curve]:
 
 
 def _way(card: Mapping[str, Any]) -> str:
-    """All but steps and temperature."""
+    """All but steps and what moves along the curve: the temperature, or the weight of guidance if there is some."""
     cuts = {name: card[name] for name in ("top_k", "nucleus") if card[name] is not None}
+    cuts |= {"temperature": card["temperature"]} if card.get("guidance") else {}
     return ", ".join([*card["options"].values(), *(f"{name} {value:g}" for name, value in cuts.items())])
+
+
+def _place(card: Mapping[str, Any]) -> float:
+    return float(card["guidance"]["weight"] if card.get("guidance") else card["temperature"])
 
 
 def _agreement(lines: Sequence[Line]) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -54,6 +55,7 @@ class Contestant:
     def points(
         self, steps: Sequence[int], temperatures: Sequence[float], options: Mapping[str, Sequence[str]], *,
         top_k: int | None, nucleus: float | None, length: int | None, seed: int, n: int, precision: str,
+        guides: Sequence[Mapping[str, Any] | None] = (None,),
     ) -> Iterator[Point]:  # fmt: skip
         """The grid. Options that the method does not have are left out, those that are not swept stand as trained."""
         length = self.config.length if length is None else length
@@ -62,11 +64,11 @@ class Contestant:
         axes = {name: tuple(dict.fromkeys(options.get(name) or (trained[name],))) for name in self.method.options}
         for values in product(*axes.values()):
             for count in dict.fromkeys(counts):
-                for temperature in temperatures:
+                for temperature, guide in product(temperatures, guides):
                     yield Point(
                         self.name, self.checkpoint, self.config.method, self.tokenizer, self.config.vocab_size, length,
                         count, self.method.own_steps, temperature, top_k, nucleus, dict(zip(axes, values, strict=True)),
-                        seed, n, precision,
+                        seed, n, precision, guide,
                     )  # fmt: skip
 
     def batch(self, length: int, most: int, device: torch.device) -> int:

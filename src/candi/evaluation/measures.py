@@ -47,7 +47,6 @@ class Measure:
 
 _TOKENS = ("tokenizer", "length", "n", "ema", "precision", "draws")
 _TEXT = ("n", "ema", "precision", "draws")
-
 MEASURES = {
     "entropy": Measure("entropy of a sample (nats)", True, True, above="entropy", agree=_TOKENS),
     "distinct_2": Measure("distinct pairs of tokens", True, True, agree=_TOKENS),
@@ -57,6 +56,16 @@ MEASURES = {
         "generative perplexity", False, False, above="nats", below="tokens", exponential=True, agree=(*_TEXT, "scorer")
     ),
     "mauve": Measure("MAUVE", True, False, agree=(*_TEXT, "mauve")),
+    "unique_molecules": Measure("unique valid molecules", True, True, agree=(*_TEXT, "length")),
+    "valid_molecules": Measure("valid molecules", True, False, above="is_molecule", agree=(*_TEXT, "length")),
+    "property": Measure(
+        "mean property of the valid molecules",
+        True,
+        False,
+        above="property",
+        below="is_molecule",
+        agree=(*_TEXT, "length", "property"),
+    ),
     "valid_words": Measure("valid words", True, False, above="known_words", below="all_words", agree=(*_TEXT, "words")),
 }
 

@@ -12,6 +12,7 @@ from candi.errors import UserError
 from candi.evaluation.card import Point, card
 from candi.evaluation.diversity import distinct, entropy
 from candi.files import write_text
+from candi.guidance import Guidance
 from candi.model import Model
 
 
@@ -42,7 +43,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def make(
-    model: Model, point: Point, batch: int, compile: bool = False,
+    model: Model, point: Point, batch: int, compile: bool = False, guide: Guidance | None = None,
     advance: Callable[[int], None] = lambda evaluations: None,
 ) -> Samples:  # fmt: skip
     """`advance` is told of evaluations of the network, each for one sample."""
@@ -53,6 +54,7 @@ def make(
         states = model.walk(
             count, length=point.length, steps=point.steps, temperature=point.temperature, top_k=point.top_k,
             nucleus=point.nucleus, seed=point.seed, first=first, precision=point.precision, compile=compile,
+            guide=guide,
             **options,
         )  # fmt: skip
         state = next(states)  # the noise itself

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from candi.data.corpus import Corpus
+from candi.data.molecules import PROPERTIES, need_rdkit
 from candi.errors import UserError, unknown
 from candi.evaluation.card import Point, fingerprint
 from candi.evaluation.contestant import Contestant, contestants
@@ -25,8 +26,10 @@ from candi.evaluation.samples import Samples, make, read_record
 from candi.evaluation.scorers import load_scorer
 from candi.evaluation.table import Line, append_line, measured, scored, scorer_folder, write_lines, write_scores
 from candi.evaluation.words import WordList, words_of
+from candi.guidance import Guidance, guide_for
 from candi.loading import device_named
 from candi.model import PRECISIONS, Model, read_model
+from candi.training.classifier import check_classifier, classifier_content, load_classifier
 
 POINTS = "points.jsonl"
 _MAUVE = "mauve"  # the name of its folder, among those of scorers
@@ -56,6 +59,11 @@ class SweepSettings:
     words: str | None = None
     mauve: str | None = None
     letters: bool = True
+    molecules: str | None = None
+    classifier: str | None = None
+    target: int = 1
+    weights: Sequence[float] = (1.0,)
+    reveal: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.runs:
@@ -74,6 +82,10 @@ class SweepSettings:
             raise UserError(f"A point needs at least 2 samples for its band, not {self.n}.")
         if self.batch is not None and self.batch < 1:
             raise UserError(f"--batch must be at least 1, not {self.batch}.")
+        if self.molecules is not None:
+            need_rdkit("Measuring molecules")
+            if self.molecules not in PROPERTIES:
+                raise unknown("property", self.molecules, PROPERTIES)
         if self.mauve is not None and not self.scorers:
             raise UserError("--mauve needs a --scorer, whose features it compares.")
         if self.workers is not None and self.workers < 1:
@@ -103,19 +115,26 @@ class Sweep:
         self.settings = settings
         self.contestants = contestants(settings.runs)
         self._check_options()
+        judge = None
+        if settings.classifier is not None:
+            _, config = load_classifier(settings.classifier, torch.device("cpu"))
+            judge = {"classifier": Path(settings.classifier).name, "label": config.label, "noise": config.noise,
+                     "content": classifier_content(settings.classifier), "target": settings.target,
+                     "reveal": settings.reveal}  # fmt: skip
+        guides = [None] if judge is None else [{**judge, "weight": weight} for weight in settings.weights]
         self.points: list[tuple[Contestant, Point]] = [
             (one, point)
             for one in self.contestants
             for point in one.points(
                 settings.steps, settings.temperatures, settings.options, top_k=settings.top_k,
                 nucleus=settings.nucleus, length=settings.length, seed=settings.seed, n=settings.n,
-                precision=settings.resolved,
+                precision=settings.resolved, guides=guides,
             )
         ]  # fmt: skip
         self._folders = {name: scorer_folder(name, settings.context) for name in settings.scorers}
         if settings.mauve is not None:
-            judge = self._folders[settings.scorers[0]]
-            self._folders[_MAUVE] = f"{_MAUVE}-{fingerprint([judge, Corpus(settings.mauve).fingerprint])}"
+            scorer = self._folders[settings.scorers[0]]
+            self._folders[_MAUVE] = f"{_MAUVE}-{fingerprint([scorer, Corpus(settings.mauve).fingerprint])}"
         self._measured: dict[str, Line] = {}
 
     def _check_options(self) -> None:
@@ -198,7 +217,7 @@ class Sweep:
             scores = {name: read_record(self.score_file(name, point)) for name in self._folders}
             mauve = scores.pop(_MAUVE, None)
             samples = Samples.read(self.sample_file(point))
-            self._measured[point.key] = measured(point, samples, scores, self._words, mauve)
+            self._measured[point.key] = measured(point, samples, scores, self._words, mauve, self.settings.molecules)
         return self._measured[point.key]
 
     def unjudged(self, judge: str) -> bool:
@@ -233,11 +252,20 @@ class Worker:
                 self._name, self._model = one.name, read_model(one.folder, self.device)
             batch = settings.batch or one.batch(point.length, point.n, self.device)
             advance = progress.advance if progress is not None else (lambda evaluations: None)
-            make(self._model, point, batch, settings.compile, advance).write(file)
+            make(self._model, point, batch, settings.compile, self._guide(point), advance).write(file)
         for name, judge in self.judges.items():
             path = self.sweep.score_file(name, point)
             if not path.exists():
                 write_scores(path, judge(Samples.read(file).texts))
+
+    def _guide(self, point: Point) -> Guidance | None:
+        if point.guidance is None or self.settings.classifier is None or self._model is None:
+            return None
+        network, config = load_classifier(self.settings.classifier, self.device)
+        check_classifier(self._model, config, self.settings.classifier)
+        judge = network.log_probability(self.settings.target)
+        weight, reveal = point.guidance["weight"], point.guidance["reveal"]
+        return guide_for(self._model.denoiser.method, judge, weight, reveal=reveal)
 
 
 def _finish_share(settings: SweepSettings, device: str, rank: int, count: int, parent: int) -> None:

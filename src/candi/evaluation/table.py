@@ -10,6 +10,7 @@ from typing import Any
 from candi.errors import UserError
 from candi.evaluation.card import Point, fingerprint
 from candi.evaluation.measures import MEASURES, compression, plain
+from candi.evaluation.molecules import molecules
 from candi.evaluation.samples import Samples
 from candi.evaluation.scorers import Scorer, content
 from candi.evaluation.words import WordList, counted, words
@@ -25,6 +26,7 @@ def measured(
     scores: Mapping[str, Mapping[str, Any]],
     known: WordList | None = None,
     mauve: Mapping[str, Any] | None = None,
+    measured_property: str | None = None,
 ) -> Line:
     """A point with its card, its measures, and the columns from which their bands are made.
 
@@ -47,12 +49,20 @@ def measured(
             "valid_words": MEASURES["valid_words"].of(columns),
             "unique_words": words(samples.texts, known.known, known.letters).unique,
         }
+    if measured_property is not None:
+        found = molecules(samples.texts, [measured_property])
+        valid_values = iter(found.values[measured_property])
+        columns["is_molecule"] = [float(text is not None) for text in found.smiles]
+        columns["property"] = [0.0 if text is None else next(valid_values) for text in found.smiles]
+        values |= {name: MEASURES[name].of(columns) for name in ("property", "valid_molecules")}
+        values["unique_molecules"] = float(len(found.distinct))
     identities = [score["identity"] for score in scores.values()]
     judged = {
         "scorer": identities[0] if identities else None,
         "other_scorers": identities[1:],
         "words": None if known is None else known.identity,
         "mauve": None if mauve is None else mauve["identity"],
+        "property": measured_property,
     }
     if mauve is not None:
         values["mauve"] = math.nan if mauve["mauve"] is None else mauve["mauve"]

@@ -18,9 +18,10 @@ from candi.data.labels import Label
 from candi.data.rows import Rows, load_documents
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError
+from candi.files import sha256
 from candi.loading import device_named, load
 from candi.methods.base import Method
-from candi.model import CONFIG, TOKENIZER, WEIGHTS, read_tensors
+from candi.model import CONFIG, TOKENIZER, WEIGHTS, Model, read_tensors
 from candi.nets.classifier import Classifier
 from candi.nets.transformer import TrunkSettings
 from candi.rng import Rng, derive
@@ -241,8 +242,7 @@ class _Training:
         display.say(f"Continuing {self.settings.out} from step {self.step}.")
 
 
-def load_classifier(source: str, device: torch.device) -> tuple[Classifier, ClassifierConfig]:
-    """A classifier's folder, or one of its checkpoints."""
+def _checkpoint(source: str) -> Path:
     folder = Path(source).expanduser()
     if (folder / "checkpoints").is_dir():
         found = next(checkpoint.intact(folder / "checkpoints", print), None)
@@ -251,7 +251,36 @@ def load_classifier(source: str, device: torch.device) -> tuple[Classifier, Clas
         folder = found
     if not (folder / CONFIG).exists():
         raise UserError(f"There is no classifier at {source!r}; train one first with candi train-classifier.")
+    return folder
+
+
+def load_classifier(source: str, device: torch.device) -> tuple[Classifier, ClassifierConfig]:
+    """A classifier's folder, or one of its checkpoints."""
+    folder = _checkpoint(source)
     config = ClassifierConfig.read(folder / CONFIG)
     network = config.build()
     network.load_state_dict(read_tensors(folder / WEIGHTS))
     return network.to(device).eval(), config
+
+
+def check_classifier(model: Model, config: ClassifierConfig, name: str) -> None:
+    """Refuse a classifier that reads something else than the run writes."""
+    if config.tokenizer != model.tokenizer.fingerprint:
+        raise UserError(f"The classifier {name} has another vocabulary than the run; train one for this run.")
+    gaussian = model.denoiser.method.gaussian() is not None
+    if gaussian and config.noise is not None:
+        raise UserError(
+            f"{model.config.method} is guided by a classifier of clean molecules, but {name} reads the noise of "
+            f"{config.noise}; train one without --noisy."
+        )
+    if not gaussian and config.noise != model.config.method:
+        reads = f"the noise of {config.noise}" if config.noise else "clean molecules alone"
+        raise UserError(
+            f"{model.config.method} is guided by a classifier that knows its noise, but {name} reads {reads}; train "
+            "one for this run with --noisy true."
+        )
+
+
+def classifier_content(source: str) -> str:
+    """The hash of a classifier's weights."""
+    return sha256(_checkpoint(source) / WEIGHTS)

