@@ -1,0 +1,206 @@
+"""From molecules in a file to a guided generator, at toy size."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from candi.cli import main
+from candi.data.corpus import Corpus
+from candi.errors import UserError
+from candi.evaluation.molecules import molecules
+from candi.evaluation.table import read_lines
+from candi.guidance import guide_for
+from candi.loading import load
+from candi.report.molecules import Drawn, write_page
+from candi.training.classifier import check_classifier, load_classifier
+from tests.browser import PHONE, browser, opened  # noqa: F401 - a fixture
+from tests.training.runs import start, train_here
+
+pytest.importorskip("rdkit")
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+def _written(folder):
+    """Chains and rings of carbon, nitrogen and oxygen, of one to eight atoms."""
+    random = np.random.default_rng(0)
+    chains = ["".join(random.choice(list("CCNO"), size)) for size in random.integers(1, 8, 150)]
+    rings = ["C1" + "".join(random.choice(list("CCN"), size)) + "C1" for size in random.integers(1, 6, 150)]
+    path = folder / "some.smi"
+    path.write_text("\n".join(chains + rings) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, cache):
+    """Runs of three methods, one of them by label, and a classifier for each kind of guidance."""
+    folder = tmp_path_factory.mktemp("molecules")
+    data = _written(folder)
+    shape = {"data": data, "tokenizer": "smiles", "length": 12, "batch": 32, "steps": 250, "checkpoint_every": 250,
+             "model__width": 32, "model__convolution": 3, "learning_rate": 5e-3, "ema": 0.98}  # fmt: skip
+    train_here(folder / "candi", method="candi", label="rings>=1", **shape)
+    train_here(folder / "mdlm", method="mdlm", **shape)
+    base = ["--data", str(data), "--label", "rings>=1", "--steps", "60", "--model.width", "32", "--model.blocks", "1",
+            "--device", "cpu"]  # fmt: skip
+    main(["train-classifier", str(folder / "candi"), *base, "--out", str(folder / "clean")])
+    main(["train-classifier", str(folder / "mdlm"), *base, "--out", str(folder / "noisy"), "--noisy", "true"])
+    return folder
+
+
+def _rings(place, *flags, run="candi", out="out"):
+    main(
+        ["guide", str(place / run), "--n", "128", "--steps", "12", "--device", "cpu", "--out", str(place / out), *flags]
+    )
+    table = list(csv.DictReader((place / out / "molecules.csv").open()))
+    return [float(row["rings"]) for row in table if row["smiles"]]
+
+
+def test_a_clean_classifier_steers_and_its_results_are_whole(place, capsys):
+    clean = ["--classifier", str(place / "clean")]
+    means = [np.mean(_rings(place, *clean, "--weight", str(weight))) for weight in (0, 30)]
+    assert means[1] > means[0] + 0.08  # the standard error of a difference is about 0.05
+    told = capsys.readouterr()
+    assert "rings of at least 1" in told.err
+    table = list(csv.DictReader((place / "out" / "molecules.csv").open()))
+    assert len(table) == 128
+    distinct = {row["smiles"] for row in table if row["smiles"]}
+    assert (place / "out" / "molecules.sdf").read_text().count("$$$$") == len(distinct)
+    assert {row["novel"] for row in table if row["smiles"]} <= {"true", "false"}
+
+
+def test_discrete_guidance_steers_too(place):
+    noisy = ["--classifier", str(place / "noisy")]
+    means = [np.mean(_rings(place, *noisy, "--weight", str(weight), run="mdlm")) for weight in (0, 3)]
+    exact = _rings(place, *noisy, "--weight", "3", "--exact", "--n", "16", run="mdlm")
+    assert means[1] > means[0] + 0.06
+    assert np.mean(exact) > means[0]
+
+
+def test_a_run_that_knows_labels_steers_itself(place):
+    means = [np.mean(_rings(place, "--label", label, "--label_weight", w)) for label, w in (("0", "1"), ("1", "1"))]
+    assert means[1] > means[0] + 0.3
+
+
+def test_a_molecule_grows_from_a_scaffold(place):
+    _rings(place, "--classifier", str(place / "clean"), "--prompt", "C1C", "--n", "8")
+    table = list(csv.DictReader((place / "out" / "molecules.csv").open()))
+    assert all(row["sample"].startswith("C1C") for row in table)
+    _rings(place, "--classifier", str(place / "clean"), "--infill", "C1__C1", "--n", "8")
+    table = list(csv.DictReader((place / "out" / "molecules.csv").open()))
+    assert all(row["sample"].startswith("C1") for row in table)
+
+
+def test_any_function_of_one_hot_inputs_is_a_classifier(place):
+    """A logistic regression on a bag of tokens that likes oxygen."""
+    model = load(place / "candi", "cpu")
+    oxygen = int(model.tokenizer.encode("O")[0])
+    likes = lambda x, t: torch.nn.functional.logsigmoid(4 * x[..., oxygen].sum(-1) - 2)  # noqa: E731
+    shares = []
+    for weight in (0.0, 4.0):
+        guide = guide_for(model.denoiser.method, likes, weight)
+        texts = model.generate(48, steps=12, guide=guide)
+        shares.append(np.mean(["O" in text for text in texts]))
+    assert shares[1] > shares[0] + 0.2
+
+
+def test_weights_are_an_axis_of_the_frontier(place):
+    main(["frontier", str(place / "candi"), "--out", str(place / "sweep"), "--molecules", "rings", "--steps", "8",
+          "--temperatures", "0.8,1", "--classifier", str(place / "clean"), "--weights", "0,4,8", "--n", "16",
+          "--device", "cpu"])  # fmt: skip
+    lines = read_lines(place / "sweep" / "points.jsonl")
+    assert [(line["card"]["temperature"], line["card"]["guidance"]["weight"]) for line in lines] == [
+        (0.8, 0.0), (0.8, 4.0), (0.8, 8.0), (1.0, 0.0), (1.0, 4.0), (1.0, 8.0)
+    ]  # fmt: skip
+    assert {"unique_molecules", "valid_molecules", "property"} <= set(lines[0]["measures"])
+    assert "candi (ddim, exact, temperature 0.8)" in (place / "sweep" / "frontier.md").read_text()
+
+
+def test_a_classifier_goes_on_where_it_was_stopped(place):
+    base = ["train-classifier", str(place / "candi"), "--data", str(place / "some.smi"), "--label", "rings>=1",
+            "--model.width", "16", "--model.blocks", "1", "--device", "cpu", "--checkpoint_every", "10"]  # fmt: skip
+    main([*base, "--steps", "30", "--out", str(place / "whole")])
+    main([*base, "--steps", "10", "--out", str(place / "parts")])
+    main([*base, "--steps", "30", "--out", str(place / "parts")])
+    files = [place / name / "checkpoints" / "step-00000030" / "model.safetensors" for name in ("whole", "parts")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def _refused(capsys, *arguments):
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exit:
+        main([str(argument) for argument in arguments])
+    assert exit.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_mistakes_are_told_in_a_sentence(place, tmp_path, capsys):
+    guide = ["guide", place / "candi", "--out", tmp_path / "x"]
+    assert "Say by what to guide" in _refused(capsys, *guide)
+    assert "no classifier at" in _refused(capsys, *guide, "--classifier", tmp_path)
+    assert "train one without --noisy" in _refused(capsys, *guide, "--classifier", place / "noisy")
+    assert "not the config.json of a classifier" in _refused(capsys, *guide, "--classifier", place / "mdlm")
+    other = ["guide", place / "mdlm", "--classifier", place / "clean", "--out", tmp_path / "x"]
+    assert "knows its noise" in _refused(capsys, *other)
+    assert "no property 'beauty'" in _refused(capsys, *guide, "--label", "1", "--properties", "beauty")
+    assert "has no label 7" in _refused(capsys, *guide, "--label", "7")
+    assert "labels 0 and 1" in _refused(capsys, *guide, "--classifier", place / "clean", "--target", "3")
+    train = ["train-classifier", place / "candi", "--data", place / "some.smi", "--out", tmp_path / "c"]
+    assert "write a property and a rule" in _refused(capsys, *train, "--label", "rings")
+    assert "needs no classifier that knows noise" in _refused(capsys, *train, "--label", "rings>=1", "--noisy", "true")
+    assert "holds another classifier" in _refused(
+        capsys, *train[:-1], place / "clean", "--label", "rings>=1", "--model.width", "16"
+    )
+    train_here(tmp_path / "text", steps=2)
+    assert "was not trained on molecules" in _refused(capsys, "guide", tmp_path / "text", "--label", "1")
+
+
+def test_another_vocabulary_is_refused(place, tmp_path):
+    (tmp_path / "other.smi").write_text("CCS\nCS\n" * 10)
+    train_here(tmp_path / "other", data=tmp_path / "other.smi", tokenizer="smiles", length=12, steps=2)
+    _, config = load_classifier(str(place / "clean"), torch.device("cpu"))
+    with pytest.raises(UserError, match="another vocabulary"):
+        check_classifier(load(tmp_path / "other", "cpu"), config, "clean")
+
+
+def test_molecules_are_counted_by_hand():
+    found = molecules(["CCO", "OCC", "C1CC1", "C1CC", ""], ["rings"], training=["CCO"])
+    assert found.smiles == ["CCO", "CCO", "C1CC1", None, None]
+    assert (found.valid, found.unique, found.novel) == (0.6, 0.4, 0.5)
+    assert found.values["rings"] == [0.0, 0.0, 1.0]
+    assert found.mean("rings") == pytest.approx(1 / 3)
+    assert found.hit("rings", 1) == pytest.approx(1 / 3)
+    nothing = molecules(["", "("], ["rings"])
+    assert nothing.valid == 0
+    assert np.isnan(nothing.mean("rings"))
+
+
+def test_a_run_that_meets_bad_molecules_stops_before_it_begins(tmp_path):
+    (tmp_path / "bad.smi").write_text("CCO\nC1CC\n" * 3)
+    process = start(tmp_path / "run", data=tmp_path / "bad.smi", tokenizer="smiles", length=12)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "3 of 6 documents cannot be used: bad.smi line 2 (C1CC) is no molecule" in errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_page_draws_sorts_and_shows_text_as_text(browser, tmp_path):  # noqa: F811
+    drawn = [Drawn("CCO", {"qed": 0.4, "rings": 0.0}, True), Drawn("c1ccccc1", {"qed": 0.44, "rings": 1.0}, False)]
+    samples = {"qed": [0.4, 0.44], "rings": [0.0, 1.0]}
+    title = "Molecules of <script>alert(1)</script>"
+    write_page(tmp_path / "m.html", title, {"valid": "100%"}, drawn, samples, {"qed": [0.3, 0.5], "rings": [0.0, 3.0]})
+    with opened(browser, tmp_path / "m.html") as page:
+        assert page.locator("h1").inner_text() == title
+        assert page.locator(".grid img").count() == 2
+        assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+        page.select_option("#order", "rings")
+        assert page.locator(".grid code").first.inner_text() == "c1ccccc1"
+        assert page.locator("#charts svg").count() == 2
+    with opened(browser, tmp_path / "m.html", PHONE) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_the_data_of_a_run_is_found_again(place):
+    record = json.loads((place / "candi" / "run.json").read_text())
+    assert Corpus(record["settings"]["data"]).fingerprint == record["data"]
