@@ -68,7 +68,7 @@ def speed(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> Figu
 
 def frontiers(comparison: Comparison) -> Figure:
     """A panel for each number of steps: fronts with their bands, dominated points hollow."""
-    diversity, quality = comparison.axes.measures
+    quality = comparison.axes.measures[1]
     wide = min(len(comparison.groups), 4)
     high = -(-len(comparison.groups) // wide)
     labels = list(dict.fromkeys(curve.label for group in comparison.groups for curve in group.curves))
@@ -95,8 +95,8 @@ def frontiers(comparison: Comparison) -> Figure:
             panels[0][0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             panels[0][0].yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
             panels[0][0].yaxis.set_minor_locator(NullLocator())
-        figure.supxlabel(diversity.label, fontsize=10)
-        figure.supylabel(quality.label, fontsize=10)
+        figure.supxlabel(comparison.labels[0], fontsize=10)
+        figure.supylabel(comparison.labels[1], fontsize=10)
         handles = dict(zip(*reversed(_legend(panels.flat)), strict=True))
         figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, frameon=False)
     return figure

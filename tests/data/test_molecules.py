@@ -6,6 +6,7 @@ import importlib.util
 import numpy as np
 import pytest
 
+from candi.cli import main
 from candi.data.corpus import PACKAGED, Corpus
 from candi.data.labels import Label
 from candi.data.rows import Rows, load_documents
@@ -123,6 +124,23 @@ def test_a_label_that_all_or_none_have_is_refused(corpus, tmp_path):
     assert SMILES[int(labels.argmax())] == "ClC(Br)=O"
     assert str(Label.of("weight:top")) == "weight:top"
     assert str(Label.of("rings>=2")) == "rings>=2"
+
+
+def test_without_rdkit_the_rest_works_and_says_what_to_install(corpus, tmp_path, monkeypatch, capsys):
+    for module in ("candi.data.molecules", "candi.data.labels"):
+        monkeypatch.setattr(f"{module}.HAS_RDKIT", False)
+    tokenizer = Tokenizer.smiles(corpus.pieces())
+    assert len(load_documents(corpus, tokenizer, 14, tmp_path, molecules=True, skip_bad=False).tokens) == 8
+    with pytest.raises(UserError, match=r"needs RDKit; get it with pip install 'candi\[molecules\]'"):
+        Label.of("qed:top")
+    for command in (
+        ["guide", "x", "--label", "1"],
+        ["frontier", "x", "--out", str(tmp_path / "o"), "--molecules", "qed"],
+    ):
+        with pytest.raises(SystemExit) as exit:
+            main(command)
+        assert exit.value.code == 2
+        assert "needs RDKit" in capsys.readouterr().err
 
 
 def test_labels_need_rows(tmp_path, cache):

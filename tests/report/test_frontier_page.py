@@ -36,11 +36,11 @@ def test_a_click_shows_samples_card_and_neighbours(browser, page_file):  # noqa:
         detail = page.locator("#detail")
         assert "good, temperature 0.6" in detail.inner_text()
         assert "sample of good80" in detail.inner_text()
-        assert page.locator("#cooler").is_disabled()
-        page.locator("#hotter").click()
+        assert page.locator("#lower").is_disabled()
+        page.locator("#higher").click()
         assert "temperature 0.7" in detail.locator("h2").inner_text()
         assert "sample of good81" in detail.inner_text()
-        assert page.evaluate("document.activeElement.id") == "hotter", "the keyboard stays where it was"
+        assert page.evaluate("document.activeElement.id") == "higher", "the keyboard stays where it was"
         page.locator("summary").click()
         assert "checkpoint" in detail.inner_text()
 

@@ -133,6 +133,13 @@ class Comparison:
     groups: Sequence[Group]
     notes: Sequence[str]
 
+    @property
+    def labels(self) -> tuple[str, str]:
+        """What the two measures are called; a property by its own name."""
+        name = self.groups[0].curves[0].lines[0]["card"].get("property")
+        diversity, quality = (measure.label for measure in self.axes.measures)
+        return diversity, f"mean {name} of the valid molecules" if self.axes.quality == "property" else quality
+
 
 def compare(lines: Sequence[Line], axes: Axes, draws: int = 500) -> Comparison:
     """Refuses points whose cards disagree in what must agree, naming the field."""
@@ -179,7 +186,12 @@ def _rankings(curves: Sequence[Curve]) -> list[tuple[str, ...]] | None:
 
 
 def _told(card: Mapping[str, Any]) -> str:
-    return f"{card['run']}, {card['steps']} steps, temperature {card['temperature']:g}"
+    return f"{card['run']}, {card['steps']} steps, {moved_by(card)}"
+
+
+def moved_by(card: Mapping[str, Any]) -> str:
+    """What moves a point along its curve: the temperature, or the weight of guidance if there is some."""
+    return f"weight {_place(card):g}" if card.get("guidance") else f"temperature {_place(card):g}"
 
 
 def _curves(lines: Sequence[Line], axes: Axes, draws: int) -> list[Curve]:

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from candi.evaluation.compare import Axes, Comparison, Curve, Group
+from candi.evaluation.compare import Axes, Comparison, Curve, Group, moved_by
 from candi.evaluation.pareto import front
 from candi.evaluation.samples import Samples
 from candi.evaluation.table import Line
@@ -26,12 +26,11 @@ def write_page(path: Path, comparison: Comparison, samples: Mapping[str, Samples
 
 
 def _data(comparison: Comparison, samples: Mapping[str, Samples]) -> dict[str, Any]:
-    diversity, quality = comparison.axes.measures
     lines = {line["key"]: line for group in comparison.groups for curve in group.curves for line in curve.lines}
     return {
-        "diversity": diversity.label,
-        "quality": quality.label,
-        "up": quality.higher_is_better,
+        "diversity": comparison.labels[0],
+        "quality": comparison.labels[1],
+        "up": comparison.axes.measures[1].higher_is_better,
         "groups": [_group(group, comparison.axes) for group in comparison.groups],
         "points": {key: _point(line, samples.get(key)) for key, line in lines.items()},
         "notes": list(comparison.notes),
@@ -55,7 +54,7 @@ def _curve(curve: Curve) -> dict[str, Any]:
     diversity, quality = curve.values
     kept = set(front(curve.points.diversity, curve.points.cost).tolist())
     points = [
-        {"key": line["key"], "x": x, "y": y, "temperature": line["card"]["temperature"], "front": index in kept}
+        {"key": line["key"], "x": x, "y": y, "place": moved_by(line["card"]), "front": index in kept}
         for index, (line, x, y) in enumerate(zip(curve.lines, diversity.tolist(), quality.tolist(), strict=True))
     ]
     return {

@@ -55,7 +55,7 @@ def matched_rows(group: Group) -> tuple[list[str], list[list[str]]]:
 
 
 def markdown(comparison: Comparison) -> str:
-    diversity, quality = (measure.label for measure in comparison.axes.measures)
+    diversity, quality = comparison.labels
     parts = [f"# {quality.capitalize()} at matched {diversity}"]
     for group in comparison.groups:
         head, rows = matched_rows(group)
