@@ -44,8 +44,8 @@ molecules: $(STAMP)
 	@$(RUN) -m candi train --preset qm9-small --out runs/qm9
 	@for rule in rings qed; do \
 	  $(RUN) -m candi train-classifier runs/qm9 --data qm9 --label $$rule:top --steps 400 --model.width 64 --out runs/qm9-$$rule && \
-	  $(RUN) -m candi frontier runs/qm9 --molecules $$rule --classifier runs/qm9-$$rule --weights 0,10,20,40 --steps 32 \
-	    --temperatures 0.7 --n 256 --out runs/qm9-$$rule-sweep && \
+	  $(RUN) -m candi frontier runs/qm9 --molecules $$rule --classifier runs/qm9-$$rule --weights 0,2,5,10,20 --steps 32 \
+	    --temperatures 0.7 --n 512 --out runs/qm9-$$rule-sweep && \
 	  cp runs/qm9-$$rule-sweep/frontier.svg docs/figures/qm9-$$rule.svg && \
 	  cp runs/qm9-$$rule-sweep/points.jsonl docs/figures/qm9-$$rule.jsonl || exit 1; \
 	done

@@ -119,7 +119,10 @@ class Model(
         denoise = denoise if top_k is None else guidance.top_k(denoise, top_k)
         denoise = denoise if nucleus is None else guidance.nucleus(denoise, nucleus)
         if guide is not None:
+            plain = step
             denoise, step = guide.over(method, denoise, step)
+            if step is not plain and any(value is not None for value in options.values()):
+                raise UserError("Discrete guidance has a step of its own; leave out the sampling options.")
         canvas = self.canvas(length, prompt, infill, blank)
         moments = method.times(steps, len(canvas.tokens))
         rng = Rng.per_row((derive(seed, "sample", first + row) for row in range(n)), self.device)

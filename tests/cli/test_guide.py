@@ -11,6 +11,7 @@ from candi.cli import main
 from candi.data.corpus import Corpus
 from candi.errors import UserError
 from candi.evaluation.molecules import molecules
+from candi.evaluation.sweep import Sweep, SweepSettings
 from candi.evaluation.table import read_lines
 from candi.guidance import guide_for
 from candi.loading import load
@@ -114,7 +115,36 @@ def test_weights_are_an_axis_of_the_frontier(place):
         (0.8, 0.0), (0.8, 4.0), (0.8, 8.0), (1.0, 0.0), (1.0, 4.0), (1.0, 8.0)
     ]  # fmt: skip
     assert {"unique_molecules", "valid_molecules", "property"} <= set(lines[0]["measures"])
-    assert "candi (ddim, exact, temperature 0.8)" in (place / "sweep" / "frontier.md").read_text()
+    assert "candi (ddim, exact, clean 1, temperature 0.8)" in (place / "sweep" / "frontier.md").read_text()
+
+
+def test_a_clean_classifier_is_told_no_time(place):
+    network, _ = load_classifier(str(place / "clean"), torch.device("cpu"))
+    inputs = torch.nn.functional.one_hot(torch.randint(network.symbols, (3, 12)), network.symbols).float()
+    early, late = (network(inputs, torch.full((3,), t)) for t in (0.0, 0.9))
+    assert torch.equal(early, late)
+    aware, _ = load_classifier(str(place / "noisy"), torch.device("cpu"))
+    inputs = torch.nn.functional.one_hot(torch.randint(aware.symbols, (3, 12)), aware.symbols).float()
+    assert not torch.equal(aware(inputs, torch.zeros(3)), aware(inputs, torch.full((3,), 0.9)))
+
+
+def test_each_run_takes_the_classifier_that_reads_it(place):
+    runs = [str(place / "candi"), str(place / "mdlm")]
+    both = f"{place / 'noisy'},{place / 'clean'}"
+    main(["frontier", *runs, "--out", str(place / "both"), "--molecules", "logp", "--steps", "4", "--temperatures", "1",
+          "--classifier", both, "--weights", "0,3", "--n", "16", "--device", "cpu"])  # fmt: skip
+    lines = read_lines(place / "both" / "points.jsonl")
+    assert [(line["card"]["run"], line["card"]["guidance"]["classifier"]) for line in lines] == [
+        ("candi", "clean"), ("candi", "clean"), ("mdlm", "noisy"), ("mdlm", "noisy")
+    ]  # fmt: skip
+    assert lines[2]["card"]["options"] == {}, "discrete guidance has a step of its own"
+    for wrong, complaint in (("noisy", "train one without --noisy"), ("clean", "knows its noise")):
+        run = place / ("candi" if wrong == "noisy" else "mdlm")
+        settings = SweepSettings([str(run)], place / "none", classifiers=(str(place / wrong),), weights=(1.0,))
+        with pytest.raises(UserError, match=complaint):
+            Sweep(settings)
+    with pytest.raises(UserError, match="labels 0 to 1"):
+        Sweep(SweepSettings([str(place / "candi")], place / "none", classifiers=(str(place / "clean"),), target=5))
 
 
 def test_a_classifier_goes_on_where_it_was_stopped(place):
@@ -145,7 +175,13 @@ def test_mistakes_are_told_in_a_sentence(place, tmp_path, capsys):
     assert "knows its noise" in _refused(capsys, *other)
     assert "no property 'beauty'" in _refused(capsys, *guide, "--label", "1", "--properties", "beauty")
     assert "has no label 7" in _refused(capsys, *guide, "--label", "7")
-    assert "labels 0 and 1" in _refused(capsys, *guide, "--classifier", place / "clean", "--target", "3")
+    assert "labels 0 to 1" in _refused(capsys, *guide, "--classifier", place / "clean", "--target", "3")
+    assert "leave them out" in _refused(capsys, *guide, "--label", "1", "--reveal", "1")
+    assert "needs a --label" in _refused(capsys, *guide, "--classifier", place / "clean", "--label_weight", "1")
+    assert "for discrete guidance" in _refused(capsys, *guide, "--classifier", place / "clean", "--exact")
+    masked = ["guide", place / "mdlm", "--classifier", place / "noisy", "--out", tmp_path / "x"]
+    assert "a step of its own" in _refused(capsys, *masked, "--order", "confidence")
+    assert "cannot be made" in _refused(capsys, *guide[:2], "--label", "1", "--out", place / "some.smi")
     train = ["train-classifier", place / "candi", "--data", place / "some.smi", "--out", tmp_path / "c"]
     assert "write a property and a rule" in _refused(capsys, *train, "--label", "rings")
     assert "needs no classifier that knows noise" in _refused(capsys, *train, "--label", "rings>=1", "--noisy", "true")
@@ -160,8 +196,9 @@ def test_another_vocabulary_is_refused(place, tmp_path):
     (tmp_path / "other.smi").write_text("CCS\nCS\n" * 10)
     train_here(tmp_path / "other", data=tmp_path / "other.smi", tokenizer="smiles", length=12, steps=2)
     _, config = load_classifier(str(place / "clean"), torch.device("cpu"))
+    other = load(tmp_path / "other", "cpu")
     with pytest.raises(UserError, match="another vocabulary"):
-        check_classifier(load(tmp_path / "other", "cpu"), config, "clean")
+        check_classifier(config, "clean", other.denoiser.method, "candi", other.tokenizer.fingerprint)
 
 
 def test_molecules_are_counted_by_hand():

@@ -5,8 +5,11 @@ import importlib.util
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from candi.cli import main
+from candi.data.cache import load_tokenizer
 from candi.data.corpus import PACKAGED, Corpus
 from candi.data.labels import Label
 from candi.data.rows import Rows, load_documents
@@ -58,7 +61,7 @@ def test_every_molecule_of_a_packaged_data_set_comes_back():
 
 def test_tables_and_compressed_files(tmp_path):
     with gzip.open(tmp_path / "a.csv.gz", "wt") as file:
-        file.write('smiles,activity\nCCO,0.5\n"C(=O)O",2\n')
+        file.write('\ufeffsmiles,activity\nCCO,0.5\n"C(=O)O\n",2\n')  # a spreadsheet's mark, a cell with a line break
     corpus = Corpus(str(tmp_path / "a.csv.gz"), "smiles")
     assert [piece.text for piece in corpus.pieces()] == ["CCO", "C(=O)O"]
     labels, threshold = Label.of("activity>=1").of_corpus(corpus, tmp_path)
@@ -88,6 +91,10 @@ def test_bad_molecules_are_counted_listed_and_left_out_only_if_asked(tmp_path):
     kept = load_documents(corpus, tokenizer, 12, tmp_path, molecules=True, skip_bad=True)
     assert [tokenizer.decode(row) for row in kept.tokens] == ["CCO", "C"]
     assert kept.numbers.tolist() == [0, 2]
+    assert "<bos>" in tokenizer.backend.get_vocab()
+    clean = load_tokenizer("smiles", corpus, tmp_path, skip_bad=True)
+    assert "h" in tokenizer.backend.get_vocab()
+    assert "h" not in clean.backend.get_vocab(), "what is left out teaches no tokens"
     again = load_documents(corpus, tokenizer, 12, tmp_path, molecules=True, skip_bad=True)
     assert np.array_equal(again.tokens, kept.tokens)
 
@@ -109,7 +116,20 @@ def test_the_split_is_the_same_for_everyone_and_labels_stay_with_their_molecules
     assert rows.first_labels(3) == [labels[SMILES.index(tokenizer.decode(row))] for row in rows.first(3)]
 
 
-@pytest.mark.parametrize("spec", ["qed", "qed>5", "qed:best", ">=1", ""])
+def test_a_pad_alone_makes_no_rows():
+    """Many tokenizers of text have one."""
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(special_tokens=["<pad>"], initial_alphabet=alphabet, show_progress=False)
+    backend.train_from_iterator(["abab"], trainer)
+    tokenizer = Tokenizer(backend)
+    assert tokenizer.pad is None
+    assert tokenizer.decode(tokenizer.encode("abab")) == "abab"
+
+
+@pytest.mark.parametrize("spec", ["qed", "rings>=1.2.3", "rings>=.", "qed>5", "qed:best", ">=1", ""])
 def test_a_label_is_a_property_and_a_rule(spec):
     with pytest.raises(UserError, match="write a property and a rule"):
         Label.of(spec)

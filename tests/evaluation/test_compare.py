@@ -185,3 +185,25 @@ def test_valid_words_are_the_better_the_more():
     assert told.startswith("good is ahead of bad")
     ratio = float(told.partition("valid_words is ")[2].split()[0])
     assert 1.1 < ratio < 1.2
+
+
+def test_a_property_may_be_0_or_below():
+    """Compared by its difference: here 0.5 everywhere."""
+    random = np.random.default_rng(9)
+    lines = _simulated("good", lambda x: x, random) + _simulated("bad", lambda x: x, random)
+    for line, centre in zip(lines, [1.0, 0.5, 0.0, -0.5, -1.0, 0.5, 0.0, -0.5, -1.0, -1.5], strict=True):
+        values = centre + 0.2 * random.standard_normal(64)
+        line["columns"] |= {"property": values.tolist(), "is_molecule": [1.0] * 64}
+        line["measures"]["property"] = float(values.mean())
+        line["card"]["property"] = "logp"
+    axes = Axes("entropy", "property")
+    comparison = compare(lines, axes)
+    assert not comparison.notes
+    assert comparison.labels[1] == "mean logp of the valid molecules"
+    told = sentence(comparison.groups[0].pairs[0], axes)
+    assert told.startswith("good is ahead of bad")
+    assert float(told.partition("is higher by ")[2].split()[0]) == pytest.approx(0.5, abs=0.1)
+    band = comparison.groups[0].curves[0].band
+    assert band.quality[0] == pytest.approx(1.0, abs=0.1)
+    assert (band.low <= band.quality).all()
+    assert (band.quality <= band.high).all()

@@ -39,7 +39,12 @@ def run(arguments: Sequence[str]) -> None:
     add_judges(flags)
     flags.add_argument("--molecules", type=str | None, default=None, help="Samples are molecules; measure qed, rings, "
                        "logp or weight.")  # fmt: skip
-    flags.add_argument("--classifier", type=str | None, default=None, help="Guide by a classifier.")
+    flags.add_argument(
+        "--classifier",
+        type=str | None,
+        default=None,
+        help="Guide by a classifier; of a list each run takes one that fits.",
+    )
     flags.add_argument("--target", type=int, default=1, help="The label that is wanted of it.")
     flags.add_argument("--weights", type=str, default="0,1,2,4", help="Weights of guidance: a list or LOW:HIGH:STEP.")
     flags.add_argument("--reveal", type=float, default=0.0, help="How much it tilts revealed tokens.")
@@ -69,7 +74,8 @@ def run(arguments: Sequence[str]) -> None:
                 batch=given.batch, device=given.device, workers=given.workers, precision=given.precision,
                 compile=given.compile, scorers=names, context=given.context,
                 words=given.words, mauve=given.mauve, letters=given.letters,
-                molecules=given.molecules, classifier=given.classifier, target=given.target,
+                molecules=given.molecules, target=given.target,
+                classifiers=given.classifier.split(",") if given.classifier else (),
                 weights=numbers(given.weights), reveal=given.reveal,
             )
         ).go()  # fmt: skip

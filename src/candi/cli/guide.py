@@ -1,5 +1,6 @@
 """candi guide"""
 
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,35 +59,54 @@ def run(arguments: Sequence[str]) -> None:
     for name in names:
         if name not in PROPERTIES:
             raise unknown("property", name, PROPERTIES)
-    if given.n < 1 or given.batch < 1:
-        raise UserError("At least 1 sample in batches of at least 1 is needed.")
-    if given.out.exists() and not given.out.is_dir():
-        raise UserError(f"{given.out} is a file; --out is the folder for the results.")
+    _check(given)
     model = load(given.run, given.device)
     if model.tokenizer.pad is None:
         raise UserError(f"{given.run} was not trained on molecules; train it with --tokenizer smiles.")
+    known = _training_data(Path(given.run))
     samples, config = _samples(model, given)
-    _write(given, names, samples, config)
+    wanted = None if config is None else Label.of(config.label).name
+    if wanted in PROPERTIES and wanted not in names:
+        names.append(wanted)
+    _write(given, names, samples, config, known)
+
+
+def _check(given: Namespace) -> None:
+    """What can be told before anything is made."""
+    if given.n < 1 or given.batch < 1:
+        raise UserError("At least 1 sample in batches of at least 1 is needed.")
+    if not math.isfinite(given.weight):
+        raise UserError(f"The weight must be a number, not {given.weight}.")
+    if given.classifier is None and given.label is None:
+        raise UserError("Say by what to guide: --classifier C, or --label 1 for a class-conditional run.")
+    if given.classifier is None and (given.reveal or given.exact):
+        raise UserError("--reveal and --exact are for a --classifier; leave them out.")
+    if given.label is None and given.label_weight:
+        raise UserError("--label_weight needs a --label to go beyond.")
+    try:
+        given.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"The folder {given.out} cannot be made ({error}); choose another --out.") from None
 
 
 def _samples(model: Model, given: Namespace) -> tuple[list[str], ClassifierConfig | None]:
     guide, config = None, None
     if given.classifier is not None:
         network, config = load_classifier(given.classifier, model.device)
-        check_classifier(model, config, given.classifier)
-        if given.target not in (0, 1):
-            raise UserError(f"The classifier has the labels 0 and 1 ({config.label}), not {given.target}.")
+        method, kind = model.denoiser.method, model.config.method
+        check_classifier(config, given.classifier, method, kind, model.tokenizer.fingerprint)
+        if given.exact and method.gaussian() is not None:
+            raise UserError(f"--exact is for discrete guidance; {kind} is guided by a gradient.")
         judge = network.log_probability(given.target)
         guide = guide_for(model.denoiser.method, judge, given.weight, reveal=given.reveal, first_order=not given.exact)
-    elif given.label is None:
-        raise UserError("Say by what to guide: --classifier C, or --label 1 for a class-conditional run.")
     walk = ("steps", "temperature", "prompt", "infill", "blank", "seed", "label", "label_weight", *method_options())
     return model.generate(given.n, batch=given.batch, guide=guide, **{name: given[name] for name in walk}), config
 
 
-def _write(given: Namespace, names: Sequence[str], samples: Sequence[str], config: ClassifierConfig | None) -> None:
-    corpus = _training_data(Path(given.run))
-    known = None if corpus is None else canonical_corpus(corpus, default_folder())
+def _write(
+    given: Namespace, names: Sequence[str], samples: Sequence[str], config: ClassifierConfig | None,
+    known: frozenset[str] | None,
+) -> None:  # fmt: skip
     found = molecules(samples, names, known)
     drawn = {}
     for text, *values in zip((s for s in found.smiles if s is not None), *found.values.values(), strict=True):
@@ -95,8 +115,7 @@ def _write(given: Namespace, names: Sequence[str], samples: Sequence[str], confi
     if known:
         some = np.random.default_rng(0).choice(sorted(known), min(_HISTOGRAM, len(known)), replace=False)
         training = {name: properties(some.tolist(), name).tolist() for name in names}
-    facts = _facts(found, config)
-    given.out.mkdir(parents=True, exist_ok=True)
+    facts = _facts(found, config, given.target)
     write_table(given.out / "molecules.csv", samples, found.smiles, drawn)
     write_sdf(given.out / "molecules.sdf", list(drawn.values()))
     write_page(given.out / "molecules.html", _title(given), facts, list(drawn.values()), found.values, training)
@@ -106,14 +125,16 @@ def _write(given: Namespace, names: Sequence[str], samples: Sequence[str], confi
     print(f"Open {given.out / 'molecules.html'} in a browser; molecules.csv and .sdf lie beside it.", file=sys.stderr)
 
 
-def _facts(found: Molecules, config: ClassifierConfig | None) -> dict[str, str]:
+def _facts(found: Molecules, config: ClassifierConfig | None, target: int) -> dict[str, str]:
     facts = {"samples": str(len(found.smiles)), "valid": f"{found.valid:.1%}", "unique": f"{found.unique:.1%}"}
     if found.novel is not None:
         facts["new among them"] = f"{found.novel:.1%}"
     facts |= {f"mean {name}": f"{found.mean(name):.3f}" for name in found.values}
     name = None if config is None else Label.of(config.label).name
     if config is not None and name in found.values:
-        facts[f"{name} of at least {config.threshold:.3g}"] = f"{found.hit(name, config.threshold):.1%}"
+        hit = found.hit(name, config.threshold)
+        rule = f"{name} of at least {config.threshold:.3g}" if target else f"{name} below {config.threshold:.3g}"
+        facts[rule] = f"{hit if target else 1 - hit:.1%}"
     return facts
 
 
@@ -122,14 +143,18 @@ def _title(given: Namespace) -> str:
     return f"Molecules of {given.run}, {by}, {given.steps} steps"
 
 
-def _training_data(run: Path) -> Corpus | None:
-    """What the run was trained on, if that is still there."""
+def _training_data(run: Path) -> frozenset[str] | None:
+    """What the run was trained on, if that is still there as it was: for histograms, and to say what is new."""
     if not (run / SETTINGS).exists():
         return None
-    settings = read_json(run / SETTINGS)["settings"]
+    record = read_json(run / SETTINGS)
+    settings = record["settings"]
     corpus = Corpus(settings["data"], settings["text_field"])
     try:
-        _ = corpus.files
+        same = corpus.fingerprint == record["data"]
     except UserError:
+        same = False
+    if not same:
+        print(f"The training data {settings['data']} is not there as it was: nothing is called new.", file=sys.stderr)
         return None
-    return corpus
+    return canonical_corpus(corpus, default_folder())

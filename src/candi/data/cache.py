@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from candi.data.corpus import Corpus
+from candi.data.molecules import rdkit_version, readable
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError
 
@@ -19,14 +20,18 @@ def default_folder() -> Path:
     return Path(os.environ.get("CANDI_CACHE") or Path(base) / "candi")
 
 
-def load_tokenizer(spec: str, corpus: Corpus, folder: Path) -> Tokenizer:
+def load_tokenizer(spec: str, corpus: Corpus, folder: Path, skip_bad: bool = False) -> Tokenizer:
     """The tokenizer of a spec; one that is made from the corpus is made once."""
     if spec not in ("char", "smiles") and not spec.startswith("bpe:"):
         return Tokenizer.from_spec(spec, corpus)
-    path = folder / f"{_key(corpus.fingerprint, spec)}.tokenizer.json"
+    known = f"{spec} {rdkit_version()}" if skip_bad and spec == "smiles" else spec
+    path = folder / f"{_key(corpus.fingerprint, known)}.tokenizer.json"
     if path.exists():
         return Tokenizer.load(path)
-    tokenizer = Tokenizer.from_spec(spec, corpus)
+    if skip_bad and spec == "smiles":  # what is left out teaches no tokens
+        tokenizer = Tokenizer.smiles(piece for piece in corpus.pieces() if readable([piece.text])[0])
+    else:
+        tokenizer = Tokenizer.from_spec(spec, corpus)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
         file.write(tokenizer.json)

@@ -57,16 +57,15 @@ class Corpus:
                 elif kind in _PARQUET:
                     yield from self._parquet_rows(path)
                 elif kind in _TABLE:
-                    yield from (
-                        Piece(self._text_of(row, f"{path} line {n}"), True) for n, row in self._table_rows(path)
-                    )
+                    for number, row in self._table_rows(path):  # cells may end in a line break
+                        yield Piece(self._text_of(row, f"{path} line {number}").strip(), True)
                 elif kind in _MOLECULES:
                     yield from _molecules(path)
                 else:
                     yield from _plain(path)
             except UnicodeDecodeError:
                 raise UserError(f"{path} is not UTF-8 text; convert it first (for example with iconv).") from None
-            except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+            except (EOFError, OSError, lzma.LZMAError, zlib.error, csv.Error) as error:
                 raise UserError(
                     f"{path} cannot be read or unpacked ({error}); it may be damaged or cut short."
                 ) from None
@@ -104,7 +103,7 @@ class Corpus:
             else:
                 raise UserError(f"{path} has no columns, so none that is called {column!r}; give a .csv or JSON lines.")
             for number, row in rows:
-                if column not in row or row[column] is None:
+                if row.get(column) in (None, ""):
                     raise UserError(
                         f"{path} line {number} has no column {column!r}; it has: {', '.join(map(str, row))}."
                     )
@@ -135,7 +134,7 @@ class Corpus:
             digest.update(_manual().encode())
         else:
             for path in self.files:
-                digest.update(path.suffix.encode())
+                digest.update((path.suffix + _kind(path)).encode())
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()
@@ -189,7 +188,9 @@ def _kind(path: Path) -> str:
 
 
 def _open(path: Path) -> TextIOWrapper:
-    return _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8")
+    # spreadsheets begin their files with a mark that is no text
+    encoding = "utf-8-sig" if _kind(path) in _TABLE else "utf-8"
+    return _OPENERS.get(path.suffix, open)(path, "rt", encoding=encoding)
 
 
 def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -24,7 +24,9 @@ class Label:
     @classmethod
     def of(cls, spec: str) -> "Label":
         """qed:top, qed>=0.6, or the name of a column in the place of qed."""
-        found = re.fullmatch(r"(?P<name>[^:<>=]+)(?::(?P<top>top)|>=(?P<value>-?[0-9.]+(?:e-?[0-9]+)?))", spec.strip())
+        found = re.fullmatch(
+            r"(?P<name>[^:<>=]+)(?::(?P<top>top)|>=(?P<value>-?[0-9]*\.?[0-9]+(?:e[+-]?[0-9]+)?))", spec.strip()
+        )
         if found is None:
             raise UserError(f"{spec!r} is no label; write a property and a rule, as qed:top or rings>=2.")
         if found["name"] in PROPERTIES and not HAS_RDKIT:
@@ -33,6 +35,10 @@ class Label:
 
     def __str__(self) -> str:
         return f"{self.name}:top" if self.threshold is None else f"{self.name}>={self.threshold:g}"
+
+    def fixed(self, corpus: Corpus, folder: Path) -> "Label":
+        """With the threshold that decides in this corpus, to be used in others."""
+        return Label(self.name, self.of_corpus(corpus, folder)[1])
 
     def of_corpus(self, corpus: Corpus, folder: Path) -> tuple[NDArray[np.int64], float]:
         """A label for every document, and the threshold that decided."""

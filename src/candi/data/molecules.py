@@ -23,6 +23,14 @@ def need_rdkit(what: str) -> None:
         raise UserError(f"{what} needs RDKit; get it with pip install 'candi[molecules]'")
 
 
+def rdkit_version() -> str:
+    if not HAS_RDKIT:
+        return "none"
+    import rdkit
+
+    return str(rdkit.__version__)
+
+
 def parse(smiles: str) -> Any | None:
     """RDKit's molecule, or None if there is none: nothing at all is no molecule either."""
     need_rdkit("Reading molecules")
@@ -34,11 +42,14 @@ def parse(smiles: str) -> Any | None:
 
 
 def canonical(smiles: str) -> str | None:
-    """The one spelling that all spellings of a molecule share."""
+    """The one spelling that all spellings of a molecule share; None also for one that cannot be read back."""
+    molecule = parse(smiles)
+    if molecule is None:
+        return None
     from rdkit import Chem
 
-    molecule = parse(smiles)
-    return None if molecule is None else str(Chem.MolToSmiles(molecule))
+    text = str(Chem.MolToSmiles(molecule))
+    return text if parse(text) is not None else None
 
 
 def readable(texts: Sequence[str]) -> list[bool]:
@@ -48,9 +59,7 @@ def readable(texts: Sequence[str]) -> list[bool]:
 
 def canonical_corpus(corpus: Corpus, folder: Path) -> frozenset[str]:
     """All molecules of a corpus in their one spelling, found once and kept."""
-    import rdkit
-
-    key = "\n".join(("canonical 1", corpus.fingerprint, rdkit.__version__))
+    key = "\n".join(("canonical 2", corpus.fingerprint, rdkit_version()))
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.smi"
     if not path.exists():
         found = {text for piece in corpus.pieces() if (text := canonical(piece.text)) is not None}
@@ -97,9 +106,7 @@ def property_values(corpus: Corpus, name: str, folder: Path) -> NDArray[np.float
     """A property of every document: of RDKit, computed once and kept, or a column of the corpus."""
     if name not in PROPERTIES:
         return _column(corpus, name)
-    import rdkit
-
-    key = "\n".join(("property 1", corpus.fingerprint, name, rdkit.__version__))
+    key = "\n".join(("property 1", corpus.fingerprint, name, rdkit_version()))
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.property.npy"
     if not path.exists():
         values = properties((piece.text for piece in corpus.pieces()), name)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from candi.data.corpus import Corpus
-from candi.data.molecules import readable
+from candi.data.molecules import rdkit_version, readable
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError
 from candi.rng import derive
@@ -105,7 +105,8 @@ def load_documents(
     corpus: Corpus, tokenizer: Tokenizer, length: int, folder: Path, *, molecules: bool, skip_bad: bool
 ) -> Documents:
     """Made once and kept. Documents that are too long, and molecules that cannot be read, are refused or left out."""
-    key = "\n".join(("rows 1", corpus.fingerprint, tokenizer.fingerprint, str(length), str(molecules), str(skip_bad)))
+    judge = rdkit_version() if molecules else "text"  # what counts as a molecule
+    key = "\n".join(("rows 2", corpus.fingerprint, tokenizer.fingerprint, str(length), judge, str(skip_bad)))
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.rows.npy"
     if not path.exists():
         table = _made(corpus, tokenizer, length, molecules, skip_bad)

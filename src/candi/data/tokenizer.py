@@ -27,7 +27,9 @@ class Tokenizer:
         self.backend = backend
         self.vocab_size = backend.get_vocab_size()
         self.eos: int | None = backend.token_to_id(EOS)
-        self.pad: int | None = backend.token_to_id(PAD)
+        words = isinstance(backend.model, models.WordLevel)
+        rows = words and all(backend.token_to_id(token) is not None for token in (BEGIN, END, PAD))
+        self.pad: int | None = backend.token_to_id(PAD) if rows else None  # of tokenizers that make rows
         self._character_ids = self._lookup_table()
 
     @classmethod

@@ -47,6 +47,8 @@ class Point:
     def key(self) -> str:
         """A name for its files. The run may be renamed; its checkpoint is what counts."""
         values = {name: value for name, value in dataclasses.asdict(self).items() if name not in ("run", "steps_fixed")}
+        if values["guidance"] is None:
+            del values["guidance"]
         return fingerprint(values)
 
     @property

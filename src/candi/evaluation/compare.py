@@ -40,8 +40,15 @@ class Axes:
         return measure_named(self.diversity, True), measure_named(self.quality, False)
 
     def cost(self, quality: Numbers) -> Numbers:
-        """Quality as a number that is the better the lower; its own inverse."""
-        return 1 / np.where(quality > 0, quality, np.nan) if self.measures[1].higher_is_better else quality
+        """Quality as a positive number that is the better the lower."""
+        measure = self.measures[1]
+        if measure.additive:
+            return np.exp(-quality)
+        return 1 / np.where(quality > 0, quality, np.nan) if measure.higher_is_better else quality
+
+    def quality_of(self, cost: Numbers) -> Numbers:
+        """The inverse of `cost`."""
+        return -np.log(cost) if self.measures[1].additive else self.cost(cost)
 
 
 @dataclass(frozen=True)
@@ -83,8 +90,8 @@ class Curve:
     @cached_property
     def band(self) -> Band:
         found = band(self.points)
-        low, high = self.axes.cost(found.low), self.axes.cost(found.high)
-        return Band(found.diversity, self.axes.cost(found.quality), np.minimum(low, high), np.maximum(low, high))
+        low, high = self.axes.quality_of(found.low), self.axes.quality_of(found.high)
+        return Band(found.diversity, self.axes.quality_of(found.quality), np.minimum(low, high), np.maximum(low, high))
 
 
 @dataclass(frozen=True)
@@ -149,14 +156,14 @@ def compare(lines: Sequence[Line], axes: Axes, draws: int = 500) -> Comparison:
         missing = [name for name in (axes.diversity, axes.quality) if line["measures"].get(name) is None]
         if missing:
             notes.append(f"Left out: {_told(line['card'])} has no {missing[0]}.")
-        elif line["measures"][axes.quality] <= 0:
+        elif line["measures"][axes.quality] <= 0 and not axes.measures[1].additive:
             notes.append(f"Left out: {_told(line['card'])} has a {axes.quality} of 0.")
         else:
             usable.append(line)
     if not usable:
         raise UserError(
             f"No point has both {axes.diversity} and {axes.quality} above 0; perplexity needs a --scorer, words need "
-            "--words, and samples must not be empty."
+            "--words, properties --molecules, and samples must not be empty."
         )
     cards = [line["card"] for line in usable]
     must_agree(cards, dict.fromkeys(field for measure in axes.measures for field in measure.agree))
@@ -217,8 +224,13 @@ def _curves(lines: Sequence[Line], axes: Axes, draws: int) -> list[Curve]:
 def _way(card: Mapping[str, Any]) -> str:
     """All but steps and what moves along the curve: the temperature, or the weight of guidance if there is some."""
     cuts = {name: card[name] for name in ("top_k", "nucleus") if card[name] is not None}
-    cuts |= {"temperature": card["temperature"]} if card.get("guidance") else {}
-    return ", ".join([*card["options"].values(), *(f"{name} {value:g}" for name, value in cuts.items())])
+    guidance = card.get("guidance")
+    by = []
+    if guidance:
+        cuts |= {"temperature": card["temperature"]}
+        cuts |= {"reveal": guidance["reveal"]} if guidance["reveal"] else {}
+        by = [f"{guidance['classifier']} {guidance['target']}"]
+    return ", ".join([*card["options"].values(), *by, *(f"{name} {value:g}" for name, value in cuts.items())])
 
 
 def _place(card: Mapping[str, Any]) -> float:

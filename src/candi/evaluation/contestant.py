@@ -61,7 +61,10 @@ class Contestant:
         length = self.config.length if length is None else length
         counts = [len(self.method.times(count, length)) - 1 for count in steps]
         trained = asdict(self.config.settings)  # type: ignore[call-overload]
-        axes = {name: tuple(dict.fromkeys(options.get(name) or (trained[name],))) for name in self.method.options}
+        # discrete guidance has a step of its own, which has no options
+        replaced = any(guide is not None for guide in guides) and self.method.gaussian() is None
+        names = () if replaced else tuple(self.method.options)
+        axes = {name: tuple(dict.fromkeys(options.get(name) or (trained[name],))) for name in names}
         for values in product(*axes.values()):
             for count in dict.fromkeys(counts):
                 for temperature, guide in product(temperatures, guides):

@@ -29,6 +29,7 @@ class Measure:
     above: str | None = None
     below: str | None = None
     exponential: bool = False
+    additive: bool = False  # compared by difference, not by ratio: it may be 0 or below
     agree: tuple[str, ...] = ()
 
     def of(self, columns: Columns) -> float:
@@ -64,6 +65,7 @@ MEASURES = {
         False,
         above="property",
         below="is_molecule",
+        additive=True,
         agree=(*_TEXT, "length", "property"),
     ),
     "valid_words": Measure("valid words", True, False, above="known_words", below="all_words", agree=(*_TEXT, "words")),

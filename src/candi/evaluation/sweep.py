@@ -60,7 +60,7 @@ class SweepSettings:
     mauve: str | None = None
     letters: bool = True
     molecules: str | None = None
-    classifier: str | None = None
+    classifiers: Sequence[str] = ()
     target: int = 1
     weights: Sequence[float] = (1.0,)
     reveal: float = 0.0
@@ -115,20 +115,13 @@ class Sweep:
         self.settings = settings
         self.contestants = contestants(settings.runs)
         self._check_options()
-        judge = None
-        if settings.classifier is not None:
-            _, config = load_classifier(settings.classifier, torch.device("cpu"))
-            judge = {"classifier": Path(settings.classifier).name, "label": config.label, "noise": config.noise,
-                     "content": classifier_content(settings.classifier), "target": settings.target,
-                     "reveal": settings.reveal}  # fmt: skip
-        guides = [None] if judge is None else [{**judge, "weight": weight} for weight in settings.weights]
         self.points: list[tuple[Contestant, Point]] = [
             (one, point)
             for one in self.contestants
             for point in one.points(
                 settings.steps, settings.temperatures, settings.options, top_k=settings.top_k,
                 nucleus=settings.nucleus, length=settings.length, seed=settings.seed, n=settings.n,
-                precision=settings.resolved, guides=guides,
+                precision=settings.resolved, guides=self._guides(one),
             )
         ]  # fmt: skip
         self._folders = {name: scorer_folder(name, settings.context) for name in settings.scorers}
@@ -136,6 +129,31 @@ class Sweep:
             scorer = self._folders[settings.scorers[0]]
             self._folders[_MAUVE] = f"{_MAUVE}-{fingerprint([scorer, Corpus(settings.mauve).fingerprint])}"
         self._measured: dict[str, Line] = {}
+
+    def _guides(self, one: Contestant) -> list[dict[str, Any] | None]:
+        """The weights of guidance by the first classifier that reads what this run writes; [None] if there is none."""
+        if not self.settings.classifiers:
+            return [None]
+        name = self._classifier(one)
+        network, config = load_classifier(name, torch.device("cpu"))
+        network.log_probability(self.settings.target)  # refuses a label that it does not have
+        judge = {
+            "classifier": Path(name).name, "label": config.label, "noise": config.noise,
+            "content": classifier_content(name), "target": self.settings.target, "reveal": self.settings.reveal,
+        }  # fmt: skip
+        return [{**judge, "weight": weight} for weight in self.settings.weights]
+
+    def _classifier(self, one: Contestant) -> str:
+        for index, name in enumerate(self.settings.classifiers):
+            try:
+                config = load_classifier(name, torch.device("cpu"))[1]
+                check_classifier(config, name, one.method, one.config.method, one.tokenizer)
+            except UserError:
+                if index + 1 == len(self.settings.classifiers):
+                    raise
+            else:
+                break
+        return name
 
     def _check_options(self) -> None:
         for name, values in self.settings.options.items():
@@ -252,20 +270,19 @@ class Worker:
                 self._name, self._model = one.name, read_model(one.folder, self.device)
             batch = settings.batch or one.batch(point.length, point.n, self.device)
             advance = progress.advance if progress is not None else (lambda evaluations: None)
-            make(self._model, point, batch, settings.compile, self._guide(point), advance).write(file)
+            make(self._model, point, batch, settings.compile, self._guide(one, point), advance).write(file)
         for name, judge in self.judges.items():
             path = self.sweep.score_file(name, point)
             if not path.exists():
                 write_scores(path, judge(Samples.read(file).texts))
 
-    def _guide(self, point: Point) -> Guidance | None:
-        if point.guidance is None or self.settings.classifier is None or self._model is None:
+    def _guide(self, one: Contestant, point: Point) -> Guidance | None:
+        if point.guidance is None:
             return None
-        network, config = load_classifier(self.settings.classifier, self.device)
-        check_classifier(self._model, config, self.settings.classifier)
+        network, _ = load_classifier(self.sweep._classifier(one), self.device)
         judge = network.log_probability(self.settings.target)
-        weight, reveal = point.guidance["weight"], point.guidance["reveal"]
-        return guide_for(self._model.denoiser.method, judge, weight, reveal=reveal)
+        assert self._model is not None
+        return guide_for(self._model.denoiser.method, judge, point.guidance["weight"], reveal=point.guidance["reveal"])
 
 
 def _finish_share(settings: SweepSettings, device: str, rank: int, count: int, parent: int) -> None:

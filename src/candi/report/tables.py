@@ -20,6 +20,14 @@ def sentence(pair: Pair, axes: Axes) -> str:
         first, second, ahead, sure = second, first, 1 - found.ahead, found.surely_behind
         ratios = 1 / found.ratio, 1 / found.ratio_high, 1 / found.ratio_low
     verdict = f"{first} is ahead of {second}" if ratios[2] < 1 else f"{first} leads {second}, but nothing is settled"
+    if axes.measures[1].additive:
+        higher, low, high = (-math.log(ratio) for ratio in (ratios[0], ratios[2], ratios[1]))
+        where = f"{100 * ahead:.0f}% of the shared range {found.low:.3g} to {found.high:.3g}"
+        interval = f"95% interval {low:.3f} to {high:.3f}"
+        return (
+            f"{verdict}: at the same {axes.diversity} its {axes.quality} is higher by {higher:.3f} ({interval}); it "
+            f"leads in {where}, surely in {100 * sure:.0f}%."
+        )
     if axes.measures[1].higher_is_better:
         ratios = 1 / ratios[0], 1 / ratios[2], 1 / ratios[1]
     interval, surely = f"95% interval {ratios[1]:.3f} to {ratios[2]:.3f}", f", surely in {100 * sure:.0f}%"

@@ -1,7 +1,9 @@
 """Training a classifier on clean molecules, or on what a method's noise makes of them."""
 
 import dataclasses
+import hashlib
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from candi.errors import UserError
 from candi.files import sha256
 from candi.loading import device_named, load
 from candi.methods.base import Method
-from candi.model import CONFIG, TOKENIZER, WEIGHTS, Model, read_tensors
+from candi.model import CONFIG, TOKENIZER, WEIGHTS, read_tensors
 from candi.nets.classifier import Classifier
 from candi.nets.transformer import TrunkSettings
 from candi.rng import Rng, derive
@@ -76,6 +78,10 @@ class ClassifierSettings:
         for name in ("steps", "batch", "checkpoint_every"):
             if vars(self)[name] < 1:
                 raise UserError(f"--{name} must be at least 1, not {vars(self)[name]}.")
+        if not 0 < self.learning_rate < float("inf"):
+            raise UserError(f"--learning_rate must be above 0, not {self.learning_rate}.")
+        if self.out.exists() and not self.out.is_dir():
+            raise UserError(f"{self.out} is a file; --out is the folder of the classifier.")
         if not 0 < self.valid_fraction < 1:
             raise UserError(f"--valid_fraction must be in (0, 1), not {self.valid_fraction}.")
 
@@ -91,6 +97,7 @@ class ClassifierConfig:
     threshold: float
     noise: str | None  # the method whose noise it reads
     tokenizer: str
+    data: str  # a hash of what it was trained on, and how
     model: TrunkSettings
 
     @classmethod
@@ -103,7 +110,7 @@ class ClassifierConfig:
         )
 
     def build(self) -> Classifier:
-        return Classifier(self.symbols, self.model, pad=self.pad)
+        return Classifier(self.symbols, self.model, pad=self.pad, timed=self.noise is not None)
 
 
 def train_classifier(settings: ClassifierSettings) -> Path:
@@ -120,9 +127,10 @@ def train_classifier(settings: ClassifierSettings) -> Path:
         corpus, tokenizer, model.config.length, cache, molecules=True, skip_bad=settings.skip_bad
     )
     labels, threshold = Label.of(settings.label).of_corpus(corpus, cache)
-    train, valid = (
-        Rows(part.tokens, settings.seed, labels[part.numbers]) for part in documents.split(settings.valid_fraction)
-    )
+    parts = documents.split(settings.valid_fraction)
+    if not all(len(part.tokens) for part in parts):
+        raise UserError(f"{len(documents.tokens)} molecules are too few to keep some for validation; give more.")
+    train, valid = (Rows(part.tokens, settings.seed, labels[part.numbers]) for part in parts)
     size = model.config.vocab_size
     config = ClassifierConfig(
         symbols=size + (method.symbols or 0) if settings.noisy else size,
@@ -132,9 +140,15 @@ def train_classifier(settings: ClassifierSettings) -> Path:
         threshold=threshold,
         noise=model.config.method if settings.noisy else None,
         tokenizer=tokenizer.fingerprint,
+        data=_how(settings, corpus),
         model=settings.model,
     )
     return _Training(settings, config, tokenizer, method, train, valid, device).go()
+
+
+def _how(settings: ClassifierSettings, corpus: Corpus) -> str:
+    how = (corpus.fingerprint, settings.seed, settings.batch, settings.learning_rate, settings.valid_fraction)
+    return hashlib.sha256(repr(how).encode()).hexdigest()[:16]
 
 
 class _Training:
@@ -163,7 +177,7 @@ class _Training:
             folder = self._save()
             quality = self.quality()
             display.say(
-                f"{'Finished' if self.step == self.settings.steps else 'Stopped'} at {self.step}: {self.config.label}"
+                f"{'Finished' if self.step >= self.settings.steps else 'Stopped'} at {self.step}: {self.config.label}"
                 f" (threshold {self.config.threshold:g}), area under the curve {quality:.3f} on held-out molecules."
             )
         return folder
@@ -176,6 +190,7 @@ class _Training:
         for group in self.optimizer.param_groups:
             group["lr"] = settings.learning_rate * min(1.0, (self.step + 1) / 100)
         self.network.train()
+        torch.manual_seed(derive(settings.seed, "dropout", self.step))  # dropout alone uses the global generator
         loss = F.nll_loss(self._read(x0, derive(settings.seed, "classifier", self.step)), label)
         self.optimizer.zero_grad()
         loss.backward()
@@ -215,6 +230,10 @@ class _Training:
             for key in ("exp_avg", "exp_avg_sq", "step")
         }
 
+        folder = self.settings.out / "checkpoints" / f"step-{self.step:08d}"
+        if folder.exists():  # nothing was learned since
+            return folder
+
         def fill(folder: Path) -> None:
             save_file({n: p.contiguous().cpu() for n, p in self.network.state_dict().items()}, folder / WEIGHTS)
             save_file({n: p.contiguous().cpu() for n, p in moments.items()}, folder / _TRAINING)
@@ -245,7 +264,7 @@ class _Training:
 def _checkpoint(source: str) -> Path:
     folder = Path(source).expanduser()
     if (folder / "checkpoints").is_dir():
-        found = next(checkpoint.intact(folder / "checkpoints", print), None)
+        found = next(checkpoint.intact(folder / "checkpoints", lambda text: print(text, file=sys.stderr)), None)
         if found is None:
             raise UserError(f"{folder} has no intact checkpoint yet; let its training reach the first one.")
         folder = found
@@ -258,26 +277,28 @@ def load_classifier(source: str, device: torch.device) -> tuple[Classifier, Clas
     """A classifier's folder, or one of its checkpoints."""
     folder = _checkpoint(source)
     config = ClassifierConfig.read(folder / CONFIG)
-    network = config.build()
-    network.load_state_dict(read_tensors(folder / WEIGHTS))
+    network, weights = config.build(), read_tensors(folder / WEIGHTS)
+    if {name: p.shape for name, p in network.state_dict().items()} != {name: p.shape for name, p in weights.items()}:
+        raise UserError(f"{folder / WEIGHTS} does not fit its config.json; train the classifier anew.")
+    network.load_state_dict(weights)
     return network.to(device).eval(), config
 
 
-def check_classifier(model: Model, config: ClassifierConfig, name: str) -> None:
-    """Refuse a classifier that reads something else than the run writes."""
-    if config.tokenizer != model.tokenizer.fingerprint:
+def check_classifier(config: ClassifierConfig, name: str, method: Method, kind: str, tokenizer: str) -> None:
+    """Refuse a classifier that reads something else than a run of this method and tokenizer writes."""
+    if config.tokenizer != tokenizer:
         raise UserError(f"The classifier {name} has another vocabulary than the run; train one for this run.")
-    gaussian = model.denoiser.method.gaussian() is not None
+    gaussian = method.gaussian() is not None
     if gaussian and config.noise is not None:
         raise UserError(
-            f"{model.config.method} is guided by a classifier of clean molecules, but {name} reads the noise of "
-            f"{config.noise}; train one without --noisy."
+            f"{kind} is guided by a classifier of clean molecules, but {name} reads the noise of {config.noise}; train "
+            "one without --noisy."
         )
-    if not gaussian and config.noise != model.config.method:
+    if not gaussian and config.noise != kind:
         reads = f"the noise of {config.noise}" if config.noise else "clean molecules alone"
         raise UserError(
-            f"{model.config.method} is guided by a classifier that knows its noise, but {name} reads {reads}; train "
-            "one for this run with --noisy true."
+            f"{kind} is guided by a classifier that knows its noise, but {name} reads {reads}; train one for this run "
+            "with --noisy true."
         )
 
 

@@ -15,11 +15,9 @@ from torch import Tensor
 
 from candi.codebook import Codebook
 from candi.config import ModelConfig, read_json
-from candi.data.batches import Windows
-from candi.data.cache import default_folder, load_tokenizer, load_tokens
+from candi.data.cache import default_folder, load_tokenizer
 from candi.data.corpus import Corpus
-from candi.data.labels import Label
-from candi.data.rows import Documents, Rows, Sequences, load_documents
+from candi.data.rows import Sequences
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError
 from candi.files import write_text
@@ -36,6 +34,7 @@ from candi.training.learner import Learner, Outcome
 from candi.training.optim import learning_rate
 from candi.training.run import TOKENIZER, Metrics, Run
 from candi.training.settings import TrainSettings
+from candi.training.sources import sequences
 
 TRAINING, PROGRESS = "training.safetensors", "progress.json"
 
@@ -51,8 +50,12 @@ def train(settings: TrainSettings) -> Path:
             # before other processes exist, so that a mistake is told once, and before anything is written
             run.check(settings, corpus)
             kept = run.folder / TOKENIZER
-            tokenizer = Tokenizer.load(kept) if kept.exists() else load_tokenizer(settings.tokenizer, corpus, cache)
-            _texts(settings, corpus, tokenizer, cache)
+            tokenizer = (
+                Tokenizer.load(kept)
+                if kept.exists()
+                else load_tokenizer(settings.tokenizer, corpus, cache, settings.skip_bad)
+            )
+            sequences(settings, corpus, tokenizer, cache)
             assert settings.settings is not None
             settings.settings.build(Codebook(tokenizer.vocab_size, 2))  # a method may refuse its settings here
             run.claim(settings, corpus)
@@ -60,7 +63,7 @@ def train(settings: TrainSettings) -> Path:
         fabric.launch()
         fabric.barrier()
         tokenizer = Tokenizer.load(run.folder / TOKENIZER)
-        windows, valid = _texts(settings, corpus, tokenizer, cache)
+        windows, valid = sequences(settings, corpus, tokenizer, cache)
         return Training(settings, fabric, run, tokenizer, windows, valid).go()
     except (OSError, SafetensorError) as error:
         raise UserError(
@@ -68,49 +71,6 @@ def train(settings: TrainSettings) -> Path:
         ) from error
     finally:
         run.release()
-
-
-def _texts(
-    settings: TrainSettings, corpus: Corpus, tokenizer: Tokenizer, cache: Path
-) -> tuple[Sequences, Sequences | None]:
-    """What is trained on and what is validated on."""
-    if tokenizer.pad is not None:
-        return _rows(settings, corpus, tokenizer, cache)
-    if settings.label is not None:
-        raise UserError("--label needs one document a sequence, as --tokenizer smiles makes them.")
-    tokens = load_tokens(corpus, tokenizer, cache)
-    if settings.valid is not None:
-        held_out = load_tokens(Corpus(settings.valid, settings.text_field), tokenizer, cache)
-    else:
-        cut = len(tokens) - int(len(tokens) * settings.valid_fraction)
-        tokens, held_out = tokens[:cut], tokens[cut:]
-    windows = Windows(tokens, settings.length, settings.seed)
-    enough = settings.validate_every and len(held_out) >= 2 * settings.length
-    return windows, Windows(held_out, settings.length, settings.seed) if enough else None
-
-
-def _rows(
-    settings: TrainSettings, corpus: Corpus, tokenizer: Tokenizer, cache: Path
-) -> tuple[Sequences, Sequences | None]:
-    """The same of a corpus whose documents are sequences by themselves."""
-
-    def documents(of: Corpus) -> Documents:
-        molecules = settings.tokenizer == "smiles"
-        return load_documents(of, tokenizer, settings.length, cache, molecules=molecules, skip_bad=settings.skip_bad)
-
-    def rows(of: Corpus, some: Documents) -> Rows:
-        if settings.label is None:
-            return Rows(some.tokens, settings.seed)
-        labels, _ = Label.of(settings.label).of_corpus(of, cache)
-        return Rows(some.tokens, settings.seed, labels[some.numbers])
-
-    train, held_out = documents(corpus).split(0.0 if settings.valid is not None else settings.valid_fraction)
-    other = corpus
-    if settings.valid is not None:
-        other = Corpus(settings.valid, settings.text_field)
-        held_out = documents(other)
-    validated = settings.validate_every and len(held_out.tokens)
-    return rows(corpus, train), rows(other, held_out) if validated else None
 
 
 def _newest(run: Run) -> str:

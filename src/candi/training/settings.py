@@ -132,6 +132,8 @@ class TrainSettings:
         for name in ("beta1", "beta2", "ema", "valid_fraction", "label_dropout"):
             if not 0 <= values[name] < 1:
                 raise UserError(f"--{name} must be in [0, 1), not {values[name]}.")
+        if self.label is not None and not self.label_dropout:
+            raise UserError("--label_dropout must be above 0: what is learned without labels is needed as well.")
         if not 0 <= self.keep_activations <= 1:
             raise UserError(f"--keep_activations must be in [0, 1], not {self.keep_activations}.")
         if self.seed >= 2**63:
@@ -149,8 +151,12 @@ class TrainSettings:
 
     def differences(self, earlier: dict[str, Any]) -> list[str]:
         """Fields that make this another run than `earlier` (a `to_json`)."""
+        defaults = {f.name: f.default for f in dataclasses.fields(self) if f.default is not dataclasses.MISSING}
+        defaults.pop("settings")  # stand under the method's name
         now = _flat({k: v for k, v in self.to_json().items() if k not in _FREE})
-        then = _flat({k: v for k, v in earlier.items() if k not in _FREE})
+        then = _flat(
+            {k: v for k, v in (defaults | earlier).items() if k not in _FREE}
+        )  # begun before a setting existed
         return [
             f"{name} was {then.get(name)!r} and is now {now.get(name)!r}"
             for name in sorted(now.keys() | then.keys())
