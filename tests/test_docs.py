@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from candi.evaluation.table import read_lines
+
 DOCS = Path(__file__).parents[1] / "docs"
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -68,3 +70,15 @@ def test_the_functions_of_the_page_on_identifiability():
         r"`(\w+)`", re.search(r"\| function.*?\n\n", (DOCS / "identifiability.md").read_text(), re.S)[0]
     ):
         assert hasattr(names["ident"], name), name
+
+
+@pytest.mark.parametrize("rule", ["rings", "qed"])
+def test_the_points_behind_the_figures_of_molecules_rise_with_the_weight(rule):
+    """What docs/molecules.md says of a small model, in the file that `make molecules` wrote."""
+    lines = read_lines(DOCS / "figures" / f"qm9-{rule}.jsonl")
+    weights = [line["card"]["guidance"]["weight"] for line in lines]
+    means = [line["measures"]["property"] for line in lines]
+    assert weights == sorted(weights)
+    assert len(weights) >= 4
+    assert means == sorted(means)
+    assert {line["card"]["property"] for line in lines} == {rule}

@@ -134,7 +134,7 @@ class Corpus:
             digest.update(_manual().encode())
         else:
             for path in self.files:
-                digest.update((path.suffix + _kind(path)).encode())
+                digest.update((path.suffix if path.suffix == _kind(path) else path.suffix + _kind(path)).encode())
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()
