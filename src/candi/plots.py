@@ -90,7 +90,7 @@ def frontiers(comparison: Comparison) -> Figure:
                 axes.plot(x[rest], y[rest], "o", markersize=4, markerfacecolor="none", color=colour)
             axes.set_title(f"{group.steps} steps", fontsize=10)
         costs = [value for group in comparison.groups for curve in group.curves for value in curve.values[1]]
-        if not quality.higher_is_better and max(costs) > 3 * min(costs):
+        if not quality.higher_is_better and min(costs) > 0 and max(costs) > 3 * min(costs):
             panels[0][0].set_yscale("log")
             panels[0][0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             panels[0][0].yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))

@@ -203,6 +203,12 @@ def test_a_property_may_be_0_or_below():
     told = sentence(comparison.groups[0].pairs[0], axes)
     assert told.startswith("good is ahead of bad")
     assert float(told.partition("is higher by ")[2].split()[0]) == pytest.approx(0.5, abs=0.1)
+    for line in lines:  # the mirror image: now it is wanted small
+        line["columns"]["property"] = [-value for value in line["columns"]["property"]]
+        line["measures"]["property"] *= -1
+    small = Axes("entropy", "property", less=True)
+    mirrored = sentence(compare(lines, small).groups[0].pairs[0], small)
+    assert mirrored == told.replace("higher", "lower")
     band = comparison.groups[0].curves[0].band
     assert band.quality[0] == pytest.approx(1.0, abs=0.1)
     assert (band.low <= band.quality).all()

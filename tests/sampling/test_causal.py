@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from candi.guidance import tempered
+from candi.guidance import classifier_free, tempered
 from candi.methods import ArSettings
 from candi.nets.denoiser import Denoiser
 from candi.nets.transformer import TrunkSettings
@@ -51,13 +51,28 @@ def test_generation_with_memory_is_token_for_token_that_without(denoiser, given)
     assert plain[~known].unique().numel() > 5
 
 
+def test_guidance_by_label_with_two_memories_is_that_without():
+    torch.manual_seed(0)
+    settings = TrunkSettings(width=32, blocks=2, heads=4, conditioning=8)
+    denoiser = Denoiser.build(50, settings, ArSettings(), classes=2).eval()
+    with torch.no_grad():
+        for parameter in denoiser.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    x0, known = torch.zeros(5, L, dtype=torch.long), torch.zeros(5, L, dtype=torch.bool)
+    plain = _walk(denoiser, classifier_free(denoiser, denoiser, 1, 0.5), x0, known)
+    two = Remembering(denoiser), Remembering(denoiser)
+    assert torch.equal(plain, _walk(denoiser, classifier_free(*two, 1, 0.5), x0, known))
+    other = _walk(denoiser, classifier_free(Remembering(denoiser), Remembering(denoiser), 0, 0.5), x0, known)
+    assert not torch.equal(plain, other)
+
+
 def test_every_position_is_read_once(denoiser):
     read = []
     trunk = denoiser.trunk.forward
 
-    def counted(hidden, clock, memory=None):
+    def counted(hidden, clock, memory=None, label=None):
         read.append(hidden.shape[1])
-        return trunk(hidden, clock, memory)
+        return trunk(hidden, clock, memory, label)
 
     denoiser.trunk.forward = counted
     known = torch.zeros(2, L, dtype=torch.bool)

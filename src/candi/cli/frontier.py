@@ -114,7 +114,8 @@ def _axes(earlier: Sequence[Line], scored: bool, given: Namespace) -> Axes:
     scored = scored or any("perplexity" in line["measures"] for line in earlier)
     quality = given.quality or ("property" if given.molecules else "perplexity" if scored else "valid_words")
     beside = {"perplexity": "entropy", "property": "unique_molecules", "valid_molecules": "unique_molecules"}
-    axes = Axes(given.diversity or beside.get(quality, "unique_words"), quality)
+    less = bool(given.classifier) and given.target == 0
+    axes = Axes(given.diversity or beside.get(quality, "unique_words"), quality, less)
     _ = axes.measures
     have = {need: bool(given[need]) or bool(earlier) for need in ("words", "mauve", "molecules")} | {"scorer": scored}
     for name, need in (

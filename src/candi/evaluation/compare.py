@@ -34,6 +34,7 @@ class Axes:
 
     diversity: str
     quality: str
+    less: bool = False  # is a property wanted small?
 
     @property
     def measures(self) -> tuple[Measure, Measure]:
@@ -43,12 +44,14 @@ class Axes:
         """Quality as a positive number that is the better the lower."""
         measure = self.measures[1]
         if measure.additive:
-            return np.exp(-quality)
+            return np.exp(quality if self.less else -quality)
         return 1 / np.where(quality > 0, quality, np.nan) if measure.higher_is_better else quality
 
     def quality_of(self, cost: Numbers) -> Numbers:
         """The inverse of `cost`."""
-        return -np.log(cost) if self.measures[1].additive else self.cost(cost)
+        if self.measures[1].additive:
+            return np.log(cost) if self.less else -np.log(cost)
+        return self.cost(cost)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def _data(comparison: Comparison, samples: Mapping[str, Samples]) -> dict[str, A
     return {
         "diversity": comparison.labels[0],
         "quality": comparison.labels[1],
-        "up": comparison.axes.measures[1].higher_is_better,
+        "up": comparison.axes.measures[1].higher_is_better and not comparison.axes.less,
         "groups": [_group(group, comparison.axes) for group in comparison.groups],
         "points": {key: _point(line, samples.get(key)) for key, line in lines.items()},
         "notes": list(comparison.notes),

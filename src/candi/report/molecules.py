@@ -60,12 +60,12 @@ def _picture(smiles: str) -> str:
 def _histogram(values: Sequence[float], training: Sequence[float]) -> dict[str, Any]:
     """Shares in equal bins over the range of both; whole numbers have a bin each."""
     both = np.concatenate([np.asarray(values, float), np.asarray(training, float)])
-    if (both == both.round()).all() and np.ptp(both) < _BINS:
-        edges = np.arange(both.min() - 0.5, both.max() + 1)
-    else:
-        edges = np.linspace(both.min(), both.max() + 1e-9, _BINS + 1)
+    low, high = float(both.min()), float(both.max())
+    whole = bool((both == both.round()).all()) and high - low < _BINS
+    edges = np.arange(low - 0.5, high + 1) if whole else np.linspace(low, high + 1e-9, _BINS + 1)
     return {
-        "edges": edges.tolist(),
+        "low": low,
+        "high": high,
         "samples": _shares(values, edges),
         "training": _shares(training, edges),
         "mean": float(np.mean(values)),

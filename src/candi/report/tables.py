@@ -23,9 +23,9 @@ def sentence(pair: Pair, axes: Axes) -> str:
     if axes.measures[1].additive:
         higher, low, high = (-math.log(ratio) for ratio in (ratios[0], ratios[2], ratios[1]))
         where = f"{100 * ahead:.0f}% of the shared range {found.low:.3g} to {found.high:.3g}"
-        interval = f"95% interval {low:.3f} to {high:.3f}"
+        interval, more = f"95% interval {low:.3f} to {high:.3f}", "lower" if axes.less else "higher"
         return (
-            f"{verdict}: at the same {axes.diversity} its {axes.quality} is higher by {higher:.3f} ({interval}); it "
+            f"{verdict}: at the same {axes.diversity} its {axes.quality} is {more} by {higher:.3f} ({interval}); it "
             f"leads in {where}, surely in {100 * sure:.0f}%."
         )
     if axes.measures[1].higher_is_better:
