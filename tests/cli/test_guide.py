@@ -132,11 +132,12 @@ def test_each_run_takes_the_classifier_that_reads_it(place):
     runs = [str(place / "candi"), str(place / "mdlm")]
     both = f"{place / 'noisy'},{place / 'clean'}"
     main(["frontier", *runs, "--out", str(place / "both"), "--molecules", "logp", "--steps", "4", "--temperatures", "1",
-          "--classifier", both, "--weights", "0,3", "--n", "16", "--device", "cpu"])  # fmt: skip
+          "--classifier", both, "--weights", "0,3", "--reveal", "1", "--n", "16", "--device", "cpu"])  # fmt: skip
     lines = read_lines(place / "both" / "points.jsonl")
     assert [(line["card"]["run"], line["card"]["guidance"]["classifier"]) for line in lines] == [
         ("candi", "clean"), ("candi", "clean"), ("mdlm", "noisy"), ("mdlm", "noisy")
     ]  # fmt: skip
+    assert [line["card"]["guidance"]["reveal"] for line in lines] == [1.0, 1.0, 0.0, 0.0]
     assert lines[2]["card"]["options"] == {}, "discrete guidance has a step of its own"
     for wrong, complaint in (("noisy", "train one without --noisy"), ("clean", "knows its noise")):
         run = place / ("candi" if wrong == "noisy" else "mdlm")

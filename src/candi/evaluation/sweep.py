@@ -137,9 +137,10 @@ class Sweep:
         name = self._classifier(one)
         network, config = load_classifier(name, torch.device("cpu"))
         network.log_probability(self.settings.target)  # refuses a label that it does not have
+        reveal = self.settings.reveal if one.method.gaussian() is not None else 0.0  # discrete guidance has none
         judge = {
             "classifier": Path(name).name, "label": config.label, "noise": config.noise,
-            "content": classifier_content(name), "target": self.settings.target, "reveal": self.settings.reveal,
+            "content": classifier_content(name), "target": self.settings.target, "reveal": reveal,
         }  # fmt: skip
         return [{**judge, "weight": weight} for weight in self.settings.weights]
 
