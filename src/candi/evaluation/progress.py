@@ -33,6 +33,8 @@ class SweepProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is None:
+            self._bar.update(self._task, description="", count=f"{self._points}/{self._points} points")
         self._bar.stop()
 
     def begin(self, index: int, label: str) -> None:
