@@ -115,7 +115,7 @@ One command times, in one run, our path against a plain reference (one-hot noise
 position, dense float64 draws, nothing compiled), CANDI against MDLM, and diffusion against a transformer of GPT-2's
 make with a KV cache. Ratios between rows of one run mean more than the rows: one GPU is a few percent faster than
 the next. A file tells of the code as it was when it was measured: those of the H200 are older than waiting for nothing
-in a sampling step, tuned block sizes and `--keep_activations`, and lack the rows of one idea left out at a time but one.
+in a sampling step, tuned block sizes and `--keep_activations`, and have but one row of an idea left out.
 
 ## How it is made fast
 
