@@ -48,10 +48,10 @@ def bench_train(settings: BenchSettings) -> Report:
     first = settings.batches(*usual)[0]
     _gram(settings, report, settings.batches(*usual)[-1])
     _plain(settings, report, first)
-    if settings.ablation:
-        _ablation(settings, report, first)
     if settings.growth:
         _growth(settings, report, first)
+    if settings.ablation:
+        _ablation(settings, report, first)
     report.show()
     return report
 
