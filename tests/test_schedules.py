@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from candi.errors import UserError
-from candi.schedules import Geometric, LinearAlpha, RankLinear, sigma_of_rank
+from candi.schedules import Geometric, LinearAlpha, PowerAlpha, RankLinear, sigma_of_rank
 
 
-@pytest.mark.parametrize("schedule", [LinearAlpha(), RankLinear(0.05, 0.45), Geometric(0.01, 2.0)])
+@pytest.mark.parametrize("schedule", [LinearAlpha(), PowerAlpha(0.5), PowerAlpha(2.0), RankLinear(0.05, 0.45), Geometric(0.01, 2.0)])
 def test_derivative_is_that_of_autograd(schedule):
     t = torch.linspace(0.01, 0.99, 50, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(schedule(t).sum(), t)
@@ -18,6 +18,14 @@ def test_ends():
     ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
     torch.testing.assert_close(LinearAlpha(1e-3)(ends), torch.tensor([1.0, 1e-3], dtype=torch.float64))
     torch.testing.assert_close(Geometric(0.01, 2.0)(ends), torch.tensor([0.01, 2.0], dtype=torch.float64))
+
+
+def test_the_masking_path_is_a_power_of_time():
+    t = torch.linspace(0, 1, 11, dtype=torch.float64)
+    torch.testing.assert_close(1 - PowerAlpha(0.5, 0.0)(t), t.sqrt(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(PowerAlpha(1.0)(t), LinearAlpha()(t), rtol=1e-12, atol=0)
+    with pytest.raises(UserError, match="masking path"):
+        PowerAlpha(0.0)
 
 
 def test_rank_linear_degrades_rank_linearly():

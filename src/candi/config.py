@@ -104,7 +104,11 @@ def _fits(value: object, hint: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
+    if get_origin(hint) is list:
+        return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
+    if get_origin(hint) is dict:
+        return isinstance(value, dict) and all(_fits(item, get_args(hint)[1]) for item in value.values())
+    return hint is Any or isinstance(value, hint)
 
 
 def _spell(hint: Any) -> str:
@@ -112,4 +116,6 @@ def _spell(hint: Any) -> str:
         return "one of " + ", ".join(map(str, get_args(hint)))
     if get_origin(hint) in (Union, types.UnionType):
         return " or ".join(_spell(option) for option in get_args(hint))
-    return {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}[hint]
+    if get_origin(hint) in (list, dict):
+        return f"a {'list' if get_origin(hint) is list else 'table'} of {_spell(get_args(hint)[-1])}"
+    return {Any: "anything", int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}[hint]

@@ -35,6 +35,24 @@ class LinearAlpha:
         return torch.full_like(t, self.eps - 1)
 
 
+@dataclass(frozen=True)
+class PowerAlpha:
+    """alpha(t) = 1 - (1 - eps) t^power: the share of corrupted positions is rho = t^power, whatever the noise does."""
+
+    power: float
+    eps: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if not 0 < self.power < float("inf"):
+            raise UserError(f"The power of the masking path must be above 0, not {self.power}.")
+
+    def __call__(self, t: Tensor) -> Tensor:
+        return 1 - (1 - self.eps) * t**self.power
+
+    def derivative(self, t: Tensor) -> Tensor:
+        return -(1 - self.eps) * self.power * t ** (self.power - 1)
+
+
 def sigma_of_rank(rank: Tensor) -> Tensor:
     """sigma(r) = -1 / (sqrt 2 Phi^-1(r)), the noise at which a wrong token looks likelier with chance r < 1/2."""
     return (-1 / (math.sqrt(2) * torch.special.ndtri(rank.double()))).to(rank.dtype)

@@ -8,7 +8,7 @@ from candi.methods import CANDI, MDLM, CandiSettings
 from candi.nets.denoiser import Denoiser
 from candi.nets.transformer import Transformer, TrunkSettings
 from candi.rng import Rng
-from candi.schedules import RankLinear
+from candi.schedules import PowerAlpha, RankLinear
 from candi.spaces import SPACES
 from candi.state import State
 from tests.toys import Toy
@@ -52,6 +52,15 @@ def test_a_prior_that_is_not_wide_enough_leaves_a_trace(double, floor):
 def test_the_other_spaces_reach_it_too(double, floor, space):
     """Width 4 < V: the projection loses information, and the posterior of what is left is still sampled exactly."""
     assert TOY.distance(TOY.sample(_candi(space, width=4), N, 256)) < floor + 0.005
+
+
+@pytest.mark.parametrize("power", [0.5, 2.0])
+def test_every_masking_path_reaches_it(double, floor, power):
+    """rho = t^k: another way from noise to data, the same end; at few steps the roots are the better way here."""
+    fine = TOY.distance(TOY.sample(_candi(alpha=PowerAlpha(power)), N, 256))
+    assert fine < floor + 0.005
+    coarse = {k: TOY.distance(TOY.sample(_candi(alpha=PowerAlpha(k)), N, 4)) for k in (1.0, power)}
+    assert (coarse[power] < coarse[1.0] - 0.01) == (power < 1)
 
 
 def test_ddim_beats_euler_at_four_steps(double):

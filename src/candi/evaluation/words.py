@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from candi.data.corpus import Corpus
@@ -42,6 +43,11 @@ def known_words(texts: Iterable[str]) -> frozenset[str]:
 
 def words_of(corpus: Corpus) -> frozenset[str]:
     """Every word of a corpus, also those that lie across two pieces of it."""
+    return _words_of(corpus, corpus.fingerprint)
+
+
+@lru_cache(maxsize=1)  # several sweeps of one experiment ask for the same
+def _words_of(corpus: Corpus, fingerprint: str) -> frozenset[str]:
     found: set[str] = set()
     rest = ""
     for piece in corpus.pieces():

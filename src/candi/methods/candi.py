@@ -14,7 +14,7 @@ from candi.nets.prediction import Prediction
 from candi.rng import Rng
 from candi.sampling.solvers import SOLVERS
 from candi.sampling.steps import certain, moved
-from candi.schedules import LinearAlpha, RankLinear, Schedule
+from candi.schedules import LinearAlpha, PowerAlpha, RankLinear, Schedule
 from candi.spaces import SPACES, Space
 from candi.state import State
 from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
@@ -69,7 +69,7 @@ class CANDI(Method):
         return -self.alpha(state.t).log()
 
     def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
-        """1/t * -log p(x0_i | z_t) where not known, for linear alpha."""
+        """-alpha'/(1 - alpha) * -log p(x0_i | z_t) where not known: 1/t for linear alpha, k/t for rho = t^k."""
         return masked.weight(self.alpha(state.t), self.alpha.derivative(state.t)) * prediction.nll(x0)
 
     def step(
@@ -123,6 +123,7 @@ class CandiSettings:
         rank_min: Rank degradation of corrupted positions at t = 0.
         rank_max: Rank degradation of corrupted positions at t = 1, below 0.5.
         bias_weight: lambda, the share of the empty-position vector in a noisy input; 1 is masked diffusion.
+        mask_power: k of the masking path rho = t^k: the share of corrupted positions at time t.
         precondition: Scale of noisy inputs: exact gives them unit size, paper divides by sqrt(1 + sigma^2).
         solver: How noisy positions move in a sampling step.
         inference: Whether they aim at the mean prediction (exact) or at one draw of it (approximate).
@@ -132,12 +133,14 @@ class CandiSettings:
     rank_min: float = 0.05
     rank_max: float = 0.25
     bias_weight: float = 0.5
+    mask_power: float = 1.0
     precondition: Literal["exact", "paper"] = "exact"
     solver: Literal["ddim", "euler", "ancestral"] = "ddim"
     inference: Literal["exact", "approximate"] = "exact"
 
     def __post_init__(self) -> None:
         RankLinear(self.rank_min, self.rank_max)  # refuses a range that is none
+        PowerAlpha(self.mask_power)
         if not 0 <= self.bias_weight <= 1:
             raise UserError(f"The bias_weight must be in [0, 1], not {self.bias_weight}.")
 
@@ -149,6 +152,7 @@ class CandiSettings:
             codebook,
             space=SPACES[space](codebook),
             sigma=RankLinear(self.rank_min, self.rank_max),
+            alpha=LinearAlpha() if self.mask_power == 1 else PowerAlpha(self.mask_power),
             bias_weight=self.bias_weight,
             exact_scale=self.precondition == "exact",
             solver=self.solver,

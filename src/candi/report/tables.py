@@ -67,7 +67,7 @@ def markdown(comparison: Comparison) -> str:
     parts = [f"# {quality.capitalize()} at matched {diversity}"]
     for group in comparison.groups:
         head, rows = matched_rows(group)
-        parts += [f"## {group.steps} steps", _table([head, ["---"] * len(head), *rows])]
+        parts += [f"## {group.steps} steps", table(head, rows)]
         parts += [f"- {sentence(pair, comparison.axes)}" for pair in group.pairs]
         if len(trap(group)) > 1:
             listed = "; ".join(trap(group))
@@ -94,8 +94,10 @@ def _interval(value: float, low: float, high: float) -> str:
     return f"{value:.4g} ({low:.4g} to {high:.4g})" if math.isfinite(low) else f"{value:.4g}"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 _SPECIAL = {letter: "\\" + letter for letter in "&%$#_{}"} | {

@@ -1,0 +1,36 @@
+"""candi reproduce"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from candi import plots
+from candi.cli.parsing import parse, parser
+from candi.errors import UserError
+from candi.reproduce.experiment import SCALES, experiments, read
+from candi.reproduce.page import comparisons, told
+from candi.reproduce.reproduce import Reproduction
+
+
+def run(arguments: Sequence[str]) -> None:
+    flags = parser("reproduce", "NAME --scale SCALE", "Run an experiment from data to figure, or go on with it.")
+    known = ", ".join(experiments())
+    flags.add_argument("name", type=str, help=f"An experiment ({known}), or the path of a YAML file of your own.")
+    flags.add_argument("--scale", type=str, default="small", help=f"{', '.join(SCALES)}; toy takes minutes on a CPU.")
+    flags.add_argument("--data", type=str | None, default=None, help="The text; toy scales bring their own.")
+    flags.add_argument("--out", type=Path | None, default=None, help="Folder of runs and samples; by default "
+                       "runs/NAME-SCALE. The same command continues it.")  # fmt: skip
+    flags.add_argument("--results", type=Path, default=Path("results"), help="Folder of points and ledgers.")
+    flags.add_argument("--runs", type=str | None, default=None, help="A list of some runs; by default all.")
+    flags.add_argument("--device", type=str, default="auto", help="Where samples are made: auto, cpu or cuda.")
+    given = parse(flags, arguments)
+    experiment = read(given.name, given.scale)
+    data = given.data or experiment.data
+    if data is None:
+        raise UserError(f"{experiment.name} needs {experiment.text}; give it with --data FILE.")
+    work, results = given.out or Path("runs") / experiment.label, given.results / experiment.label
+    Reproduction(experiment, data, work, results, given.device).go(given.runs.split(",") if given.runs else ())
+    for name, comparison in comparisons(experiment, results).items():
+        plots.save(plots.frontiers(comparison), work / name)
+    print(*told(experiment, results), sep="\n")
+    print(f"Points are in {results}, figures in {work}.", file=sys.stderr)

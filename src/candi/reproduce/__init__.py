@@ -1,0 +1,1 @@
+"""Experiments as files: from data to figure and verdict."""

@@ -1,0 +1,188 @@
+"""What an experiment is: runs, sweeps over them, and what the paper claims of their frontiers. Declared in YAML."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from candi.config import from_json
+from candi.errors import UserError, unknown
+from candi.evaluation.card import fingerprint
+from candi.evaluation.compare import Axes
+from candi.methods import METHODS
+from candi.nets.transformer import TrunkSettings
+from candi.training.settings import TrainSettings
+
+SCALES = ("toy", "small", "paper")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A sweep: runs x steps x temperatures x options of sampling."""
+
+    title: str
+    runs: list[str] = field(default_factory=list)
+    options: dict[str, list[str]] = field(default_factory=dict)
+    steps: list[int] = field(default_factory=list)
+    temperatures: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """At the same diversity the cost of `first` is at most 1 + margin times that of `second`; both ways if level.
+
+    Cost is a perplexity, or one over a share of valid words: see Axes.cost.
+    """
+
+    paper: str
+    sweep: str
+    first: str
+    second: str
+    margin: float = 0.0
+    level: bool = False
+    steps: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    about: str
+    runs: list[str]
+    sweeps: list[str]
+    train: dict[str, Any]
+    steps: list[int]
+    temperatures: list[float]
+    n: int
+    data: str | None = None
+
+
+@dataclass(frozen=True)
+class _File:
+    title: str
+    question: str
+    figure: str
+    diversity: str
+    quality: str
+    data: str
+    train: dict[str, Any]
+    runs: dict[str, Any]
+    sweeps: dict[str, Any]
+    claims: list[Any]
+    scales: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment at one of its scales."""
+
+    name: str
+    scale: str
+    title: str
+    question: str
+    figure: str
+    about: str
+    axes: Axes
+    text: str  # what data it is made for, in words
+    data: str | None
+    runs: Mapping[str, Mapping[str, Any]]
+    grids: Mapping[str, Grid]
+    claims: Sequence[Claim]
+    n: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}-{self.scale}"
+
+    def grids_of(self, run: str) -> dict[str, Grid]:
+        return {name: grid for name, grid in self.grids.items() if run in grid.runs}
+
+    def settings(self, run: str, data: str, out: Path) -> TrainSettings:
+        """Of the training of a run."""
+        where = f"{self.name}, {run}"
+        values = dict(self.runs[run])
+        method = values.get("method", "candi")
+        if method not in METHODS:
+            raise UserError(f"{where}: {unknown('method', str(method), METHODS)}")
+        options = from_json(METHODS[method], values.pop(method, {}), f"{where}, {method}")
+        trunk = from_json(TrunkSettings, values.pop("model", {}), f"{where}, model")
+        fixed = {"data": data, "out": out, "model": trunk, "settings": options}
+        return from_json(TrainSettings, {**values, **fixed}, where)
+
+    def training_plan(self, run: str, data: str) -> str:
+        """Of what decides a run's weights: a ledger's entry of another plan does not count."""
+        return fingerprint([self.runs[run], data])
+
+    def sweep_plan(self, run: str, sweep: str, data: str) -> str:
+        """Of what decides the points of a run in a sweep."""
+        grid = self.grids[sweep]
+        return fingerprint([self.training_plan(run, data), grid.options, grid.steps, grid.temperatures, self.n])
+
+
+def experiments() -> dict[str, Path]:
+    """Those that come with the package."""
+    folder = files("candi") / "experiments"
+    return {
+        Path(str(path)).stem: Path(str(path))
+        for path in sorted(folder.iterdir(), key=str)
+        if path.name.endswith(".yaml")
+    }
+
+
+def read(source: str, scale: str) -> Experiment:
+    """By name, or from a file of one's own."""
+    if scale not in SCALES:
+        raise unknown("scale", scale, SCALES)
+    known = experiments()
+    path = known.get(source) or Path(source).expanduser()
+    if not path.is_file():
+        raise unknown("experiment", source, known)
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"{path} is no YAML that can be read ({str(error).splitlines()[0]}).") from None
+    return _at_scale(path.stem, scale, from_json(_File, values, str(path)), str(path))
+
+
+def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
+    if scale not in file.scales:
+        raise UserError(f"{where} has no scale {scale!r}; it has: {', '.join(file.scales)}.")
+    size = from_json(_Scale, file.scales[scale], f"{where}, scale {scale}")
+    for run in size.runs:
+        if run not in file.runs:
+            raise UserError(f"{where}, scale {scale}: {unknown('run', run, file.runs)}")
+    grids = {}
+    for sweep in size.sweeps:
+        if sweep not in file.sweeps:
+            raise UserError(f"{where}, scale {scale}: {unknown('sweep', sweep, file.sweeps)}")
+        grid = from_json(Grid, file.sweeps[sweep], f"{where}, sweep {sweep}")
+        grids[sweep] = Grid(
+            grid.title,
+            [run for run in grid.runs if run in size.runs],
+            grid.options,
+            grid.steps or size.steps,
+            grid.temperatures or size.temperatures,
+        )
+    axes = Axes(file.diversity, file.quality)
+    _ = axes.measures  # refuses unknown ones
+    return Experiment(
+        name=name, scale=scale, title=file.title, question=file.question, figure=file.figure, about=size.about,
+        axes=axes, text=file.data, data=size.data, n=size.n, grids=grids,
+        runs={run: _merged(file.train, size.train, file.runs[run]) for run in size.runs},
+        claims=[
+            claim
+            for number, values in enumerate(file.claims, 1)
+            if (claim := from_json(Claim, values, f"{where}, claim {number}")).sweep in grids
+        ],
+    )  # fmt: skip
+
+
+def _merged(*tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The later wins; tables inside tables are merged as well."""
+    merged: dict[str, Any] = {}
+    for table in tables:
+        for key, value in table.items():
+            inner = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+            merged[key] = _merged(merged[key], value) if inner else value
+    return merged

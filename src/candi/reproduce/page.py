@@ -1,0 +1,116 @@
+"""docs/results.md and its figures, from the files under results/ and from nothing else."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from candi import plots
+from candi.errors import UserError
+from candi.evaluation.compare import Comparison, compare
+from candi.evaluation.table import read_lines
+from candi.files import write_text
+from candi.report.tables import caution, matched_rows, table
+from candi.reproduce.experiment import SCALES, Experiment, experiments, read
+from candi.reproduce.ledger import Ledger
+from candi.reproduce.reproduce import LEDGER
+from candi.reproduce.verdict import MISSING, findings, verdict
+
+_HEAD = """# Results
+
+This page and its figures are written by `make results` from the files under `results/`, which `candi reproduce` wrote:
+points with their cards, and a ledger of what was trained, where and for how long. To run an experiment again:
+
+    candi reproduce NAME --scale paper|small|toy --data FILE
+
+A claim of the paper is held against whole frontiers. The ratio is taken at the same diversity and averaged over the
+range that both curves reach; in brackets its 95% interval over samples. *agrees*: the interval lies where the claim
+says; *disagrees*: it lies elsewhere; *not settled*: it reaches across. One training run stands behind every curve, so
+an interval says nothing about other seeds of training."""
+
+
+def write(results: Path, docs: Path) -> Path:
+    """The page, and a figure for every sweep."""
+    page = docs / "results.md"
+    parts = [_HEAD]
+    for folder, experiment in _found(results):
+        parts += _section(experiment, folder, docs / "figures")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_text(page, "\n\n".join(parts) + "\n")
+    return page
+
+
+def comparisons(experiment: Experiment, folder: Path) -> dict[str, Comparison]:
+    """Of every sweep that has points."""
+    return {
+        name: compare(read_lines(folder / f"{name}.jsonl"), experiment.axes)
+        for name in experiment.grids
+        if (folder / f"{name}.jsonl").exists()
+    }
+
+
+def judged(experiment: Experiment, found: dict[str, Comparison]) -> list[list[str]]:
+    """A row for each claim: what the paper says, what was measured, the verdict."""
+    rows = []
+    for claim in experiment.claims:
+        some = findings(claim, found[claim.sweep]) if claim.sweep in found else []
+        asked = f"{experiment.axes.quality.replace('_', ' ')} of {claim.first} / {claim.second}"
+        limit = f"level within {100 * claim.margin:g}%" if claim.level else f"at most {100 * claim.margin:g}% behind"
+        measured = "; ".join(map(str, some)) or MISSING
+        rows.append([claim.paper, f"{asked} ({limit if claim.margin else 'ahead'}): {measured}", verdict(some)])
+    return rows
+
+
+def _found(results: Path) -> Iterator[tuple[Path, Experiment]]:
+    for name in experiments():
+        for scale in reversed(SCALES):
+            folder = results / f"{name}-{scale}"
+            if folder.is_dir():
+                yield folder, read(name, scale)
+
+
+def _section(experiment: Experiment, folder: Path, figures: Path) -> list[str]:
+    found = comparisons(experiment, folder)
+    data = "" if experiment.data else " --data FILE"
+    parts = [
+        f"## {experiment.title} ({experiment.scale} scale)",
+        f"{experiment.question} {experiment.about} Data: {experiment.text}. In the paper: figure {experiment.figure}.",
+        f"    candi reproduce {experiment.name} --scale {experiment.scale}{data}",
+        table(["the paper says", "measured", "verdict"], judged(experiment, found)),
+        _trained(experiment, Ledger(folder / LEDGER)),
+    ]
+    for name, comparison in found.items():
+        stem = figures / f"{experiment.label}-{name}"
+        plots.save(plots.frontiers(comparison), stem)
+        title = experiment.grids[name].title
+        parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
+        parts += [caution(comparison.axes), *_matched(comparison), *comparison.notes]
+    return parts
+
+
+def _matched(comparison: Comparison) -> Iterator[str]:
+    diversity, quality = comparison.labels
+    for group in comparison.groups:
+        head, rows = matched_rows(group)
+        yield f"{group.steps} steps, {quality} where {diversity} are"
+        yield table(head, rows)
+
+
+def _trained(experiment: Experiment, ledger: Ledger) -> str:
+    rows, missing = [], []
+    for run in experiment.runs:
+        entry = ledger.find("train", run)
+        if entry is None:
+            missing.append(run)
+            continue
+        loss = "" if entry["valid_loss"] is None else f"{entry['valid_loss']:.3f}"
+        cells = [f"{entry['steps']:,}", f"{entry['tokens'] / 1e6:,.0f}M", loss, f"{entry['seconds'] / 60:.1f}"]
+        rows.append([run, *cells, entry["device"]])
+    told = table(["run", "steps", "tokens", "validation loss", "minutes of training", "on"], rows)
+    return told + (f"\n\nNot run yet: {', '.join(missing)}." if missing else "")
+
+
+def told(experiment: Experiment, folder: Path) -> Sequence[str]:
+    """The verdicts as lines for a terminal."""
+    found = comparisons(experiment, folder)
+    if not found:
+        raise UserError(f"{folder} holds no points yet; let candi reproduce finish a sweep first.")
+    return [f"{outcome}: {paper} {measured}" for paper, measured, outcome in judged(experiment, found)]

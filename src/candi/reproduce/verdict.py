@@ -1,0 +1,70 @@
+"""What the points say to a claim of the paper: agrees, disagrees, not settled."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from candi.evaluation.compare import Axes, Comparison, Group, Pair
+from candi.reproduce.experiment import Claim
+
+AGREES, DISAGREES, OPEN, MISSING = "agrees", "disagrees", "not settled", "not measured"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim at one number of steps. `ratio` is quality over quality at the same diversity, with its 95% interval."""
+
+    steps: int
+    verdict: str
+    ratio: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.ratio):
+            return f"{self.steps} steps: {self.verdict}"
+        return f"{self.steps} steps: {self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+def findings(claim: Claim, comparison: Comparison) -> list[Finding]:
+    """At every number of steps of the comparison, or at those that the claim names."""
+    return [
+        _at(claim, group, comparison.axes)
+        for group in comparison.groups
+        if not claim.steps or group.steps in claim.steps
+    ]
+
+
+def verdict(found: Sequence[Finding]) -> str:
+    """Of all numbers of steps together: one that disagrees is enough, all must agree."""
+    kinds = {finding.verdict for finding in found}
+    if not kinds or kinds == {MISSING}:
+        return MISSING
+    if DISAGREES in kinds:
+        return DISAGREES
+    return AGREES if kinds == {AGREES} else OPEN
+
+
+def _at(claim: Claim, group: Group, axes: Axes) -> Finding:
+    for pair in group.pairs:
+        if {pair.first, pair.second} == {claim.first, claim.second}:
+            return _judge(claim, pair, group.steps, axes)
+    return Finding(group.steps, MISSING)
+
+
+def _judge(claim: Claim, pair: Pair, steps: int, axes: Axes) -> Finding:
+    found = pair.result
+    if pair.winner is not None:
+        return Finding(steps, AGREES if pair.winner == claim.first and not claim.level else DISAGREES)
+    if found is None or not math.isfinite(found.ratio_low):
+        return Finding(steps, OPEN)
+    costs = found.ratio, found.ratio_low, found.ratio_high
+    if pair.first != claim.first:
+        costs = 1 / costs[0], 1 / costs[2], 1 / costs[1]
+    most, least = 1 + claim.margin, 1 / (1 + claim.margin) if claim.level else 0.0
+    inside = least <= costs[1] and (costs[2] <= most if claim.margin else costs[2] < 1)
+    outside = costs[1] > most or costs[2] < least
+    told = AGREES if inside else DISAGREES if outside else OPEN
+    if axes.measures[1].higher_is_better:
+        costs = 1 / costs[0], 1 / costs[2], 1 / costs[1]
+    return Finding(steps, told, *costs)
