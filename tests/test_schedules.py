@@ -7,7 +7,9 @@ from candi.errors import UserError
 from candi.schedules import Geometric, LinearAlpha, PowerAlpha, RankLinear, sigma_of_rank
 
 
-@pytest.mark.parametrize("schedule", [LinearAlpha(), PowerAlpha(0.5), PowerAlpha(2.0), RankLinear(0.05, 0.45), Geometric(0.01, 2.0)])
+@pytest.mark.parametrize(
+    "schedule", [LinearAlpha(), PowerAlpha(0.5), PowerAlpha(2.0), RankLinear(0.05, 0.45), Geometric(0.01, 2.0)]
+)
 def test_derivative_is_that_of_autograd(schedule):
     t = torch.linspace(0.01, 0.99, 50, dtype=torch.float64, requires_grad=True)
     (slope,) = torch.autograd.grad(schedule(t).sum(), t)

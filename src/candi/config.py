@@ -118,4 +118,11 @@ def _spell(hint: Any) -> str:
         return " or ".join(_spell(option) for option in get_args(hint))
     if get_origin(hint) in (list, dict):
         return f"a {'list' if get_origin(hint) is list else 'table'} of {_spell(get_args(hint)[-1])}"
-    return {Any: "anything", int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}[hint]
+    return {
+        Any: "anything",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        bool: "true or false",
+        type(None): "null",
+    }[hint]

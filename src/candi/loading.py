@@ -9,13 +9,15 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from candi.errors import UserError
 from candi.model import CONFIG, TOKENIZER, WEIGHTS, Model, read_model
+from candi.shipped import CARD, shipped
 from candi.training import checkpoint
 
 _HUB = "hf:"
 
 
 def load(path: str | Path, device: torch.device | str = "auto") -> Model:
-    """The model of a run (its newest intact checkpoint), of a checkpoint's folder, or of the hub (hf:OWNER/NAME)."""
+    """The model of a run (its newest intact checkpoint), of a checkpoint's folder, of the hub (hf:OWNER/NAME), or one
+    that ships, by its name."""
     device = device_named(device)
     if str(path).startswith(_HUB):
         return _from_hub(str(path).removeprefix(_HUB), device)
@@ -28,7 +30,7 @@ def locate(source: str) -> Path:
         return find(Path(source).expanduser())
     name = source.removeprefix(_HUB)
     try:
-        return Path(snapshot_download(name, allow_patterns=[WEIGHTS, CONFIG, TOKENIZER]))
+        return Path(snapshot_download(name, allow_patterns=[WEIGHTS, CONFIG, TOKENIZER, CARD]))
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise _unreachable(name, error) from None
 
@@ -51,7 +53,13 @@ def _from_hub(name: str, device: torch.device) -> Model:
 def find(folder: Path) -> Path:
     """The checkpoint that a path means."""
     if not folder.exists():
-        raise UserError(f"There is no run or checkpoint at {str(folder)!r}; train one first with candi train.")
+        known = shipped()
+        if str(folder) in known:
+            return known[str(folder)]
+        raise UserError(
+            f"There is no run or checkpoint at {str(folder)!r}; train one first with candi train, or take one that "
+            f"ships: {', '.join(known) or 'none'}."
+        )
     if folder.is_dir() and (folder / CONFIG).exists():
         return folder
     checkpoints = folder / "checkpoints"

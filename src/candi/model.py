@@ -1,7 +1,7 @@
 """A trained model with its tokenizer: load, generate, walk, save."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from candi.rng import Rng, derive
 from candi.sampling.causal import Remembering
 from candi.sampling.engine import Engine
 from candi.sampling.walk import Denoise, stepper, walk
+from candi.shipped import CARD, recommended
 from candi.state import State
 from candi.types import Mask, Tokens
 
@@ -45,7 +46,13 @@ class Model(
 ):
     """A denoiser and its tokenizer."""
 
-    def __init__(self, denoiser: Denoiser, tokenizer: Tokenizer, recipe: ModelConfig) -> None:
+    def __init__(
+        self,
+        denoiser: Denoiser,
+        tokenizer: Tokenizer,
+        recipe: ModelConfig,
+        recommended: Mapping[str, Any] | None = None,
+    ) -> None:
         # the argument is no `config`: the hub mixin would fill one of that name by itself
         if tokenizer.vocab_size != recipe.vocab_size:
             raise UserError(
@@ -53,6 +60,7 @@ class Model(
                 f"{recipe.vocab_size}; use the tokenizer.json that was saved with the model."
             )
         self.denoiser, self.tokenizer, self.config = denoiser.eval(), tokenizer, recipe
+        self.recommended = {"steps": 32, "temperature": 1.0, **(recommended or {})}
         self._engine: tuple[object, Engine] | None = None
 
     @property
@@ -85,8 +93,8 @@ class Model(
         n: int = 1,
         *,
         length: int | None = None,
-        steps: int = 32,
-        temperature: float = 1.0,
+        steps: int | None = None,
+        temperature: float | None = None,
         top_k: int | None = None,
         nucleus: float | None = None,
         prompt: str | None = None,
@@ -104,11 +112,16 @@ class Model(
         """Every state from noise to text, `steps` + 1 of them, for samples number `first` to `first + n`.
 
         `prompt` is given text at the start; `infill` is a template in which each `blank` is one token to be filled.
+        Steps, temperature and options that are not given are those that the model recommends.
         `precision` auto is bf16 on a GPU and float32 elsewhere; `compile` pays off from some thousand samples on.
         `label` is what a class-conditional model is asked for, `label_weight` how far beyond; `guide` steers any model.
         `options` are those of the method's step, such as solver="euler" or inference="approximate".
         """
         method = self.denoiser.method
+        settled = self.settled(steps=steps, temperature=temperature, **options)
+        steps, temperature, options = settled.pop("steps"), settled.pop("temperature"), settled
+        assert steps is not None
+        assert temperature is not None
         step = stepper(method, **options)
         denoise: Denoise = self._network(precision, compile)
         if label is not None:
@@ -129,6 +142,10 @@ class Model(
         x0: Tokens = canvas.tokens.to(self.device).repeat(n, 1)
         known: Mask = canvas.known.to(self.device).repeat(n, 1)
         yield from walk(denoise, step, method.prior(x0, known, rng), moments, rng)
+
+    def settled(self, **options: Any) -> dict[str, Any]:
+        """Options with the model's own recommendations where none is given."""
+        return {**options, **{k: v for k, v in self.recommended.items() if options.get(k) is None}}
 
     def _check_label(self, label: int) -> None:
         if not 0 <= label < self.config.classes:
@@ -197,7 +214,7 @@ class Model(
         folder = Path(model_id)
         if not folder.is_dir():
             download = {k: options[k] for k in ("revision", "cache_dir", "force_download", "local_files_only")}
-            patterns = [WEIGHTS, CONFIG, TOKENIZER]
+            patterns = [WEIGHTS, CONFIG, TOKENIZER, CARD]
             folder = Path(snapshot_download(model_id, token=token, allow_patterns=patterns, **download))
         return read_model(folder, device)
 
@@ -214,7 +231,7 @@ def read_model(folder: Path, device: torch.device | str = "cpu") -> Model:
     tokenizer = Tokenizer.load(folder / TOKENIZER)
     denoiser = Denoiser.build(config.vocab_size, config.model, config.settings, config.classes)
     load_weights(denoiser, folder / WEIGHTS)
-    return Model(denoiser.to(device), tokenizer, config)
+    return Model(denoiser.to(device), tokenizer, config, recommended(folder))
 
 
 def load_weights(denoiser: Denoiser, path: Path) -> None:

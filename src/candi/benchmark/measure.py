@@ -2,18 +2,14 @@
 
 import ctypes
 import gc
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-
-import candi
 
 
 @dataclass(frozen=True)
@@ -55,16 +51,6 @@ def rate(call: Callable[[], object], device: torch.device, calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
-@contextmanager
-def fresh() -> Iterator[None]:
-    """Nothing of this row in the way of the next."""
-    yield
-    gc.collect()
-    torch._dynamo.reset()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
 def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize()
@@ -96,27 +82,3 @@ def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
     size = 8192 if device.type == "cuda" else 1536
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     return 2 * size**3 / measure(lambda: a @ b, device, repeats=10, warm_up=3).seconds
-
-
-def machine(device: torch.device) -> dict[str, Any]:
-    """What a time was measured on."""
-    name = torch.cuda.get_device_name() if device.type == "cuda" else _processor()
-    return {
-        "device": name,
-        "kind": device.type,
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "candi": candi.__version__,
-    }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    names = [line.partition(":")[2].strip() for line in _lines(info) if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []

@@ -8,9 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from candi.benchmark.measure import Measured, machine
+from candi.benchmark.measure import Measured
 from candi.benchmark.settings import BenchSettings
 from candi.files import write_text
+from candi.machine import machine
 
 _SHOWN = {
     "what": "", "batch": "", "length": "", "vocab_size": "V", "steps": "steps",

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from candi import plots
-from candi.benchmark.measure import Measured, fresh, matmul_rate, measure
+from candi.benchmark.measure import Measured, matmul_rate, measure
 from candi.benchmark.profile import shares
 from candi.benchmark.reference import Plain
 from candi.benchmark.report import Report
 from candi.benchmark.settings import BenchSettings
+from candi.machine import fresh
 from candi.methods import METHODS
 from candi.nets.denoiser import Denoiser
 from candi.nets.prediction import Prediction

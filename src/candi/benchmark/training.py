@@ -16,12 +16,13 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
-from candi.benchmark.measure import Measured, fresh, matmul_rate, measure, rate
+from candi.benchmark.measure import Measured, matmul_rate, measure, rate
 from candi.benchmark.profile import shares
 from candi.benchmark.reference import Plain, PlainTraining
 from candi.benchmark.report import Report
 from candi.benchmark.settings import BenchSettings
 from candi.data.batches import Windows
+from candi.machine import fresh
 from candi.methods import CandiSettings, MethodSettings
 from candi.nets import head, linear_nll, places
 from candi.nets.denoiser import Denoiser

@@ -12,6 +12,8 @@ COMMANDS = {
     "train": "train a model, or continue a run",
     "train-classifier": "train a classifier that can guide a run",
     "sample": "write samples of a trained model",
+    "models": "the models that ship, and what they were made of",
+    "export": "pack a run to be shared: small weights, a model card",
     "guide": "generate molecules that a classifier likes",
     "evaluate": "bits per token of a text under a model, or the quality of its samples",
     "frontier": "compare runs by whole frontiers of diversity and quality",

@@ -19,7 +19,7 @@ from candi.evaluation.measures import MEASURES
 from candi.evaluation.samples import make
 from candi.evaluation.scorers import load_scorer
 from candi.evaluation.table import Line, measured, scored
-from candi.evaluation.words import WordList, words_of
+from candi.evaluation.words import word_list
 from candi.loading import device_named, load
 
 
@@ -74,7 +74,7 @@ def _quality(given: Namespace) -> None:
         raise UserError("Samples need --n, --steps and --batch of at least 1.")
     judges = {name: load_scorer(name, device=str(device_named(given.device)), context=given.context)
               for name in scorers(given.scorer, given.words)}  # fmt: skip
-    known = None if given.words is None else WordList(words_of(Corpus(given.words)), given.letters)
+    known = None if given.words is None else word_list(given.words, given.letters)
     one = Contestant.of(given.run)
     model = load(one.folder, given.device)
     (point,) = one.points(

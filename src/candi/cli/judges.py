@@ -12,7 +12,7 @@ def add_judges(flags: ArgumentParser) -> None:
     default = f"by default {_DEFAULT} if there are no --words"
     add("--scorer", type=str | None, default=None, help=f"Who judges; the first of a list decides: {kinds}; {default}.")
     add("--context", type=int, default=1024, help="Tokens of a text that a scorer reads.")
-    add("--words", type=str | None, default=None, help="Text whose words are the valid ones.")
+    add("--words", type=str | None, default=None, help="Text whose words are the valid ones, or text8.")
     add("--mauve", type=str | None, default=None, help="Reference text for MAUVE (extra: candi[mauve]).")
     add("--letters", type=bool, default=True, help="Whether words of one letter count.")
 

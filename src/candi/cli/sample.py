@@ -39,11 +39,25 @@ def _kinds(method: Any) -> list[Any]:
 
 def run(arguments: Sequence[str]) -> None:
     flags = parser("sample", "RUN", "Write samples of a trained model.")
-    flags.add_argument("run", type=str, help="The run's folder, a checkpoint's folder, or hf:OWNER/NAME.")
+    flags.add_argument(
+        "run",
+        type=str,
+        help="The run's folder, a checkpoint's folder, hf:OWNER/NAME, or a model that ships (candi models).",
+    )
     flags.add_argument("--n", type=int, default=1, help="How many samples.")
     flags.add_argument("--length", type=int | None, default=None, help="Tokens in each; by default as in training.")
-    flags.add_argument("--steps", type=int, default=32, help="Denoising steps: evaluations of the network.")
-    flags.add_argument("--temperature", type=float, default=1.0, help="Below 1 is safer, above 1 wilder.")
+    flags.add_argument(
+        "--steps",
+        type=int | None,
+        default=None,
+        help="Denoising steps: evaluations of the network; by default what the model recommends, else 32.",
+    )
+    flags.add_argument(
+        "--temperature",
+        type=float | None,
+        default=None,
+        help="Below 1 is safer, above 1 wilder; by default what the model recommends, else 1.",
+    )
     flags.add_argument("--top_k", type=int | None, default=None, help="Only the likeliest tokens of each position.")
     flags.add_argument("--nucleus", type=float | None, default=None, help="Only those that hold this probability.")
     flags.add_argument("--prompt", type=str | None, default=None, help="Text that the samples begin with.")
@@ -66,7 +80,7 @@ def run(arguments: Sequence[str]) -> None:
     if given.n < 1:
         raise UserError(f"At least 1 sample is needed, not {given.n}.")
     model = load(given.run, given.device)
-    options = {name: given[name] for name in (*_WALK, *method_options())}
+    options = model.settled(**{name: given[name] for name in (*_WALK, *method_options())})
     if given.watch:
         watch(model, given.n, options)
         return

@@ -25,7 +25,7 @@ from candi.evaluation.progress import SweepProgress
 from candi.evaluation.samples import Samples, make, read_record
 from candi.evaluation.scorers import load_scorer
 from candi.evaluation.table import Line, append_line, measured, scored, scorer_folder, write_lines, write_scores
-from candi.evaluation.words import WordList, words_of
+from candi.evaluation.words import WordList, word_list
 from candi.guidance import Guidance, guide_for
 from candi.loading import device_named
 from candi.model import PRECISIONS, Model, read_model
@@ -222,7 +222,7 @@ class Sweep:
     def _words(self) -> WordList | None:
         if self.settings.words is None:
             return None
-        return WordList(words_of(Corpus(self.settings.words)), self.settings.letters)
+        return word_list(self.settings.words, self.settings.letters)
 
     def _finished(self, point: Point) -> bool:
         return self._sampled(point) and all(self.score_file(name, point).exists() for name in self._folders)

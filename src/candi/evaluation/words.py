@@ -4,10 +4,15 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from candi.data.corpus import Corpus
 from candi.errors import UserError
+from candi.evaluation.wordfilter import WordFilter
+from candi.shipped import WORDS, shipped
+
+Known = frozenset[str] | WordFilter
 
 
 @dataclass(frozen=True)
@@ -27,13 +32,26 @@ class Words:
 class WordList:
     """The words that count as valid, and whether those of one letter are counted at all."""
 
-    known: frozenset[str]
+    known: Known
     letters: bool = True
 
     @property
     def identity(self) -> dict[str, Any]:
-        digest = hashlib.sha256("\n".join(sorted(self.known)).encode()).hexdigest()[:16]
-        return {"list": digest, "words": len(self.known), "letters": self.letters}
+        return {"list": _digest(self.known), "words": len(self.known), "letters": self.letters}
+
+
+def _digest(known: Known) -> str:
+    if isinstance(known, WordFilter):
+        return known.digest
+    return hashlib.sha256("\n".join(sorted(known)).encode()).hexdigest()[:16]
+
+
+def word_list(source: str, letters: bool = True) -> WordList:
+    """The words of a text, or those of the data of a model that ships, by its name."""
+    filters = {name: folder / WORDS for name, folder in shipped().items() if (folder / WORDS).exists()}
+    if source in filters and not Path(source).exists():
+        return WordList(WordFilter.read(filters[source]), letters)
+    return WordList(words_of(Corpus(source)), letters)
 
 
 def known_words(texts: Iterable[str]) -> frozenset[str]:
@@ -58,7 +76,7 @@ def _words_of(corpus: Corpus, fingerprint: str) -> frozenset[str]:
     return frozenset(found | {rest} - {""})
 
 
-def words(samples: Sequence[str], known: frozenset[str], letters: bool = True) -> Words:
+def words(samples: Sequence[str], known: Known, letters: bool = True) -> Words:
     """valid: words that are known; unique: distinct words. Both over all words, so repeating lowers the second."""
     valid, count = (sum(column) for column in counted(samples, known, letters))
     if not count:
@@ -67,7 +85,7 @@ def words(samples: Sequence[str], known: frozenset[str], letters: bool = True) -
     return Words(valid / count, len(different) / count, count, letters)
 
 
-def counted(samples: Sequence[str], known: frozenset[str], letters: bool = True) -> tuple[list[int], list[int]]:
+def counted(samples: Sequence[str], known: Known, letters: bool = True) -> tuple[list[int], list[int]]:
     """Of each sample, how many words are known and how many there are."""
     if not known:
         raise UserError("The list of known words is empty; make it from a text with words in it.")

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from candi.benchmark.measure import fresh, machine
 from candi.data.corpus import Corpus
 from candi.errors import unknown
 from candi.evaluation.measures import measure_named
 from candi.evaluation.sweep import Sweep, SweepSettings
 from candi.evaluation.table import Line, read_lines, write_lines
 from candi.loading import device_named
+from candi.machine import fresh, machine
 from candi.reproduce.experiment import Experiment
 from candi.reproduce.ledger import Ledger
 from candi.training.loop import train

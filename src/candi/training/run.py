@@ -7,12 +7,14 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import torch
 from filelock import FileLock, Timeout
 
 from candi.config import read_json
 from candi.data.corpus import Corpus
 from candi.errors import UserError
 from candi.files import write_text
+from candi.machine import machine
 from candi.training.settings import TrainSettings
 
 SETTINGS, TOKENIZER, CHECKPOINTS = "run.json", "tokenizer.json", "checkpoints"
@@ -46,7 +48,8 @@ class Run:
         except Timeout:
             raise UserError(f"Another process trains in {self.folder}; wait for it or choose another --out.") from None
         if not self._record.exists():
-            record = {"settings": settings.to_json(), "data": corpus.fingerprint}
+            where = machine(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+            record = {"settings": settings.to_json(), "data": corpus.fingerprint, "machine": where}
             write_text(self._record, json.dumps(record, indent=2) + "\n")
 
     def release(self) -> None:

@@ -1,0 +1,34 @@
+"""candi export"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from candi.cli.parsing import parse, parser
+from candi.cli.sample import method_options
+from candi.errors import UserError
+from candi.export import export
+
+
+def run(arguments: Sequence[str]) -> None:
+    flags = parser("export", "RUN --out FOLDER", "Pack a run to be shared: weights in bf16, tokenizer, model card.")
+    flags.add_argument("run", type=str, help="The run's folder, a checkpoint's folder, or what was packed before.")
+    flags.add_argument("--out", type=Path, required=True, help="Folder; its name is the model's.")
+    flags.add_argument("--title", type=str, default="", help="What the model is, in a sentence.")
+    flags.add_argument("--data", type=str, default="", help="What it was trained on, in words.")
+    flags.add_argument("--licence", type=str, default="", help="Of the weights.")
+    flags.add_argument("--points", type=Path | None, default=None, help="points.jsonl of a sweep of what was packed: "
+                       "its measures go into the card.")  # fmt: skip
+    flags.add_argument("--words", type=str | None, default=None, help="Text whose words are packed as a filter.")
+    flags.add_argument("--steps", type=int | None, default=None, help="Steps that the model recommends.")
+    flags.add_argument("--temperature", type=float | None, default=None, help="Temperature that it recommends.")
+    for name, values in method_options().items():
+        flags.add_argument(f"--{name}", type=str | None, default=None, help=f"Recommended, of: {values}.")
+    given = parse(flags, arguments)
+    names = ("steps", "temperature", *method_options())
+    recommended = {name: given[name] for name in names if given[name] is not None}
+    about = {name: given[name] for name in ("title", "data", "licence")}
+    try:
+        folder = export(given.run, given.out, about, given.points, recommended, given.words)
+    except OSError as error:
+        raise UserError(f"{given.out} cannot be written ({error}); choose another --out.") from None
+    print(f"Packed into {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}.")

@@ -1,0 +1,120 @@
+"""A run packed to be shared: weights in bf16, configuration, tokenizer, and a card that says what it is."""
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from candi.config import read_json
+from candi.data.corpus import Corpus
+from candi.errors import UserError
+from candi.evaluation.table import Line, read_lines
+from candi.evaluation.wordfilter import WordFilter
+from candi.evaluation.words import words_of
+from candi.files import sha256, write_text
+from candi.loading import locate
+from candi.model import CONFIG, WEIGHTS, read_model, write_model
+from candi.nets.transformer import parameter_count
+from candi.report.tables import table
+from candi.shipped import CARD, WORDS
+
+README = "README.md"
+_SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecules", "unique_molecules", "property")
+
+
+def export(
+    source: str, out: Path, about: Mapping[str, str], points: Path | None = None,
+    recommended: Mapping[str, Any] | None = None, words: str | None = None,
+) -> Path:  # fmt: skip
+    """`about` holds title, data and licence. What is packed already can be packed again, with measures this time."""
+    folder = locate(source)
+    model = read_model(folder)
+    before = read_json(folder / CARD) if (folder / CARD).exists() else {}
+    training = before.get("training") or _training(Path(source).expanduser(), folder)
+    lines = [] if points is None else read_lines(points)
+    out.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.to(torch.bfloat16) for name, tensor in model.denoiser.state_dict().items()}
+    write_model(out, weights, model.tokenizer, model.config)
+    digest = sha256(out / WEIGHTS)
+    strangers = [line["card"]["run"] for line in lines if line["card"]["checkpoint"] != digest]
+    if strangers:
+        raise UserError(
+            f"{points} holds points of other weights ({strangers[0]}); pack the run first, then sweep what was packed."
+        )
+    if words is not None:
+        WordFilter.of(words_of(Corpus(words))).write(out / WORDS)
+    card = {
+        "name": out.name,
+        **{key: about.get(key) or before.get(key, "") for key in ("title", "data", "licence")},
+        "method": model.config.method,
+        "parameters": parameter_count(model.denoiser),
+        "bytes": (out / WEIGHTS).stat().st_size,
+        "sha256": digest,
+        "training": training,
+        "recommended": dict(recommended or before.get("recommended", {})),
+        "measures": [_measured(line) for line in lines] or before.get("measures", []),
+    }
+    write_text(out / CARD, json.dumps(card, indent=1) + "\n")
+    write_text(out / README, readme(card, read_json(out / CONFIG)))
+    return out
+
+
+def _training(run: Path, checkpoint: Path) -> dict[str, Any]:
+    """What the run's folder tells; nothing if the checkpoint stands alone."""
+    if not (run / "run.json").exists() or not (checkpoint / "progress.json").exists():
+        return {}
+    record, progress = read_json(run / "run.json"), read_json(checkpoint / "progress.json")
+    settings = record["settings"]
+    where = record.get("machine", {"device": "an unknown machine", "torch": "of unknown version"})  # of older runs
+    with (run / "metrics.csv").open(encoding="utf-8") as file:
+        losses = [float(row["valid_loss"]) for row in csv.DictReader(file) if row["valid_loss"]]
+    return {
+        "steps": progress["step"],
+        "batch": settings["batch"],
+        "length": settings["length"],
+        "tokens": progress["step"] * settings["batch"] * settings["length"],
+        "learning_rate": settings["learning_rate"],
+        "minutes": round(progress["seconds"] / 60, 1),
+        "valid_loss": losses[-1] if losses else None,
+        "device": where["device"],
+        "torch": where["torch"],
+    }
+
+
+def _measured(line: Line) -> dict[str, Any]:
+    card = line["card"]
+    kept = {name: round(line["measures"][name], 4) for name in _SHOWN if line["measures"].get(name) is not None}
+    return {"steps": card["steps"], "temperature": card["temperature"], **card["options"], "n": card["n"], **kept}
+
+
+def readme(card: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """The card as a page, with the head that the hub reads."""
+    trunk, training, name = config["model"], card["training"], card["name"]
+    parts = [
+        f"---\nlibrary_name: candi\nlicense: other\nlicense_name: {card['licence']}\ntags: [discrete-diffusion]\n---",
+        f"# {name}\n\n{card['title']}",
+        "Written by `candi export`; every number in it was measured.",
+        f"- Method: {card['method']}, with {json.dumps(config[card['method']])}\n"
+        f"- Network: {trunk['blocks']} blocks, {trunk['width']} wide, {trunk['heads']} heads; {card['parameters']:,} "
+        f"parameters, {card['bytes'] / 1e6:.1f} MB in bf16\n"
+        f"- Vocabulary: {config['vocab_size']} tokens; sequences of {config['length']}\n"
+        f"- Data: {card['data']}\n- Licence: {card['licence']}\n- SHA-256 of the weights: `{card['sha256']}`",
+    ]
+    if training:
+        loss = "" if training["valid_loss"] is None else f"; loss on held-out text {training['valid_loss']:.3f} nats"
+        parts.append(
+            f"Trained for {training['steps']:,} steps of {training['batch']} x {training['length']} tokens "
+            f"({training['tokens'] / 1e6:,.0f}M tokens), {training['minutes']:g} minutes on {training['device']} with "
+            f"torch {training['torch']}{loss}."
+        )
+    if card["recommended"]:
+        told = ", ".join(f"{key} {value}" for key, value in card["recommended"].items())
+        parts.append(f"Recommended for sampling, and what `candi sample {name}` does by itself: {told}.")
+    if card["measures"]:
+        head = list(dict.fromkeys(key for row in card["measures"] for key in row))
+        rows = [[str(row.get(key, "")) for key in head] for row in card["measures"]]
+        parts.append("## Measures\n\n" + table([key.replace("_", " ") for key in head], rows))
+    return "\n\n".join(parts) + "\n"
