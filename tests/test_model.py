@@ -86,7 +86,7 @@ def test_the_hub_is_asked_for_nothing_but_the_model(model, tmp_path, monkeypatch
     )
     assert candi.load("hf:someone/model").generate(steps=2) == model.generate(steps=2)
     assert asked["name"] == "someone/model"
-    assert set(asked["allow_patterns"]) == {"model.safetensors", "config.json", "tokenizer.json"}
+    assert set(asked["allow_patterns"]) == {"model.safetensors", "config.json", "tokenizer.json", "card.json"}
 
 
 @pytest.mark.parametrize(

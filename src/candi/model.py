@@ -141,7 +141,7 @@ class Model(
         rng = Rng.per_row((derive(seed, "sample", first + row) for row in range(n)), self.device)
         x0: Tokens = canvas.tokens.to(self.device).repeat(n, 1)
         known: Mask = canvas.known.to(self.device).repeat(n, 1)
-        yield from walk(denoise, step, method.prior(x0, known, rng), moments, rng)
+        return _without_gradients(walk(denoise, step, method.prior(x0, known, rng), moments, rng))
 
     def settled(self, **options: Any) -> dict[str, Any]:
         """Options with the model's own recommendations where none is given."""
@@ -217,6 +217,16 @@ class Model(
             patterns = [WEIGHTS, CONFIG, TOKENIZER, CARD]
             folder = Path(snapshot_download(model_id, token=token, allow_patterns=patterns, **download))
         return read_model(folder, device)
+
+
+def _without_gradients(states: Iterator[State]) -> Iterator[State]:
+    """None while a state is made; what the caller does between two of them is his."""
+    while True:
+        with torch.no_grad():
+            state = next(states, None)
+        if state is None:
+            return
+        yield state
 
 
 def write_model(folder: Path, weights: dict[str, Tensor], tokenizer: Tokenizer, config: ModelConfig) -> None:

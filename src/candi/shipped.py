@@ -2,8 +2,10 @@
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from candi.config import read_json
+from candi.errors import UserError
 
 CARD = "card.json"  # what a model was made of, how well it does, what it should be sampled with
 WORDS = "words.bloom"  # the words of its data
@@ -15,7 +17,14 @@ def shipped() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{CARD}"))}
 
 
-def recommended(folder: Path) -> dict[str, object]:
+def recommended(folder: Path) -> dict[str, Any]:
     """Options that a model is best sampled with, as its card says; none without a card."""
     path = folder / CARD
-    return dict(read_json(path)["recommended"]) if path.exists() else {}
+    if not path.exists():
+        return {}
+    card = read_json(path)
+    advice = card.get("recommended", {}) if isinstance(card, dict) else None
+    kinds: dict[str, Any] = {"steps": int, "temperature": (int, float)}
+    if not isinstance(advice, dict) or not all(isinstance(v, kinds.get(k, str)) for k, v in advice.items()):
+        raise UserError(f"{path} is no card of a model: what it recommends is no table of sampling options.")
+    return advice

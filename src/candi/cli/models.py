@@ -30,5 +30,7 @@ def run(arguments: Sequence[str]) -> None:
         advice = ", ".join(f"{key} {value}" for key, value in card["recommended"].items())
         table.add_row(name, card["title"], f"{card['parameters']:,}", f"{card['bytes'] / 1e6:.1f}", advice)
     console = Console(highlight=False)
-    console.print(table, width=None if console.is_terminal else 160)
+    if not console.is_terminal:  # a pipe has no width
+        console = Console(highlight=False, width=160)
+    console.print(table)
     print("\ncandi sample NAME writes samples; candi models NAME shows a model's card.")

@@ -54,7 +54,7 @@ def judged(experiment: Experiment, found: dict[str, Comparison]) -> list[list[st
         some = findings(claim, found[claim.sweep]) if claim.sweep in found else []
         asked = f"{experiment.axes.quality.replace('_', ' ')} of {claim.first} / {claim.second}"
         limit = f"level within {100 * claim.margin:g}%" if claim.level else f"at most {100 * claim.margin:g}% behind"
-        measured = "; ".join(map(str, some)) or MISSING
+        measured = MISSING if verdict(some) == MISSING else "; ".join(map(str, some))
         rows.append([claim.paper, f"{asked} ({limit if claim.margin else 'ahead'}): {measured}", verdict(some)])
     return rows
 
@@ -82,7 +82,8 @@ def _section(experiment: Experiment, folder: Path, figures: Path) -> list[str]:
         plots.save(plots.frontiers(comparison), stem)
         title = experiment.grids[name].title
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
-        parts += [caution(comparison.axes), *_matched(comparison), *comparison.notes]
+        parts += [caution(comparison.axes), *comparison.notes]
+        parts += ["<details><summary>The same in numbers</summary>", *_matched(comparison), "</details>"]
     return parts
 
 

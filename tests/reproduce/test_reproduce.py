@@ -1,0 +1,189 @@
+"""An experiment from data to figure: whole, killed, done before, refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from candi.cli import main
+from candi.evaluation.table import read_lines
+from candi.reproduce.experiment import SCALES, experiments, read
+from candi.reproduce.ledger import Ledger
+from candi.reproduce.page import write
+
+pytestmark = pytest.mark.usefixtures("cache")
+SWEEPS = ("methods", "inference", "solver", "path")
+
+
+def _flags(folder, *more):
+    return ["reproduce", "text8", "--scale", "toy", "--out", str(folder / "work"), "--results",
+            str(folder / "results"), "--device", "cpu", *more]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, cache):
+    folder = tmp_path_factory.mktemp("whole")
+    main(_flags(folder))
+    return folder
+
+
+def _results(folder):
+    return {path.name: path.read_text() for path in (folder / "results" / "text8-toy").glob("*.jsonl")}
+
+
+def test_the_toy_scale_runs_from_data_to_figure(whole):
+    results, toy = whole / "results" / "text8-toy", read("text8", "toy")
+    for name in SWEEPS:
+        lines = read_lines(results / f"{name}.jsonl")
+        assert {line["card"]["run"] for line in lines} == set(toy.grids[name].runs)
+        assert all(set(line["columns"]) == {"known_words", "all_words"} for line in lines)  # those of the bands
+        assert (whole / "work" / f"{name}.svg").stat().st_size > 1000
+    methods = read_lines(results / "methods.jsonl")
+    diffusion = [line for line in methods if not line["card"]["steps_fixed"]]
+    assert len(diffusion) == 2 * 2 * 3  # candi and mdlm, 2 numbers of steps, 3 temperatures
+    assert {line["card"]["options"].get("inference") for line in read_lines(results / "inference.jsonl")} == {
+        "exact", "approximate",
+    }  # fmt: skip
+
+
+def test_the_ledger_says_what_was_done_and_where(whole):
+    ledger = Ledger(whole / "results" / "text8-toy" / "ledger.jsonl")
+    entry = ledger.find("train", "candi")
+    assert entry["steps"] == 40
+    assert entry["tokens"] == 40 * 8 * 32
+    assert entry["settings"]["candi"] == {"rank_min": 0.1, "rank_max": 0.4}
+    assert {"seconds", "device", "torch", "finished", "valid_loss"} <= entry.keys()
+    assert ledger.find("sweep path", "candi-sqrt")["points"] == 6
+    assert ledger.find("sweep path", "mdlm") is None
+
+
+def test_what_the_ledger_holds_is_not_done_again(whole, tmp_path, capfd):
+    """On another machine: no run is there, but its points are."""
+    before = _results(whole)
+    main([*_flags(whole)[:5], str(tmp_path / "elsewhere"), *_flags(whole)[6:]])
+    assert capfd.readouterr().err.count("done before") == 4
+    assert not list((tmp_path / "elsewhere").glob("*/checkpoints"))
+    assert _results(whole) == before
+
+
+def test_killed_and_continued_it_gives_the_same_points(whole, tmp_path):
+    """Killed after the first sweep of the first run, and again while the second run is under way."""
+    command = [sys.executable, "-m", "candi", *_flags(tmp_path)]
+    ledger = tmp_path / "results" / "text8-toy" / "ledger.jsonl"
+    for stages in (2, 6):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        end = time.monotonic() + 120
+        while time.monotonic() < end and not (ledger.exists() and len(ledger.read_text().splitlines()) >= stages):
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for name in SWEEPS:
+        mine, theirs = (read_lines(f / "results" / "text8-toy" / f"{name}.jsonl") for f in (tmp_path, whole))
+        assert [(one["key"], one["measures"]) for one in mine] == [(one["key"], one["measures"]) for one in theirs]
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A file of one's own, as a table to be changed."""
+    values = yaml.safe_load(experiments()["text8"].read_text())
+    values["runs"] = {"mdlm": {"method": "mdlm"}}
+    values["sweeps"] = {"methods": {"title": "one", "runs": ["mdlm"]}}
+    values["claims"] = []
+    values["scales"] = {"toy": {**values["scales"]["toy"], "runs": ["mdlm"], "sweeps": ["methods"]}}
+    values["scales"]["toy"]["train"]["steps"] = 10
+
+    def file(**changes):
+        path = tmp_path / "mine.yaml"
+        path.write_text(yaml.safe_dump({**values, **changes}))
+        return str(path), values
+
+    return file
+
+
+def test_a_file_of_one_s_own_and_a_changed_plan(mine, tmp_path, capfd):
+    path, values = mine()
+    flags = ["--scale", "toy", "--out", str(tmp_path / "w"), "--results", str(tmp_path / "r"), "--device", "cpu"]
+    main(["reproduce", path, *flags])
+    results = tmp_path / "r" / "mine-toy" / "methods.jsonl"
+    assert {line["card"]["temperature"] for line in read_lines(results)} == {0.3, 0.7, 1.0}
+    values["scales"]["toy"]["temperatures"] = [0.5]
+    mine()
+    capfd.readouterr()
+    main(["reproduce", path, *flags])
+    assert "done before" not in capfd.readouterr().err
+    assert {line["card"]["temperature"] for line in read_lines(results)} == {0.5}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"titel": "x"}, "no field 'titel'; did you mean 'title'?"),
+        ({"quality": "beauty"}, "beauty"),
+        ({"runs": {"mdlm": {"method": "mdml"}}}, "did you mean 'mdlm'?"),
+        ({"runs": {"mdlm": {"method": "mdlm", "stesp": 3}}}, "did you mean 'steps'?"),
+        ({"runs": {"mdlm": {"method": "mdlm", "steps": "many"}}}, "steps must be a whole number"),
+        ({"runs": {"other": {"method": "mdlm"}}}, "no run 'mdlm'"),
+        ({"sweeps": {}}, "no sweep 'methods'"),
+        ({"scales": {"small": {}}}, "no scale 'toy'"),
+        ({"claims": [{"paper": "x"}]}, "claim 1: sweep is missing"),
+    ],
+)
+def test_a_file_with_a_mistake_is_refused_in_a_sentence(mine, tmp_path, capsys, change, complaint):
+    path, _ = mine(**change)
+    with pytest.raises(SystemExit) as exit:
+        main(["reproduce", path, "--scale", "toy", "--out", str(tmp_path / "w"), "--results", str(tmp_path / "r")])
+    told = capsys.readouterr().err
+    assert exit.value.code == 2
+    assert complaint in told
+    assert told.count("\n") <= 2  # the sentence, and at most a line that training begins
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("reproduce txet8", "did you mean 'text8'?"),
+        ("reproduce text8 --scale huge", "no scale 'huge'"),
+        ("reproduce text8 --scale small", "give it with --data FILE"),
+        ("reproduce text8 --scale toy --runs gpt", "no run 'gpt'"),
+    ],
+)
+def test_a_wrong_command_is_refused_in_a_sentence(arguments, complaint, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit:
+        main(arguments.split())
+    assert exit.value.code == 2
+    assert complaint in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", experiments())
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_experiment_of_the_package_can_be_begun(name, scale, tmp_path):
+    """Its settings are taken, its claims speak of curves that its sweeps have."""
+    experiment = read(name, scale)
+    for run in experiment.runs:
+        settings = experiment.settings(run, "pydoc", tmp_path / run)
+        assert settings.steps > 0
+    for claim in experiment.claims:
+        runs = experiment.grids[claim.sweep].runs
+        told = {claim.first.partition(" (")[0], claim.second.partition(" (")[0]}
+        assert scale != "small" or told <= set(runs)
+
+
+def test_the_page_is_made_of_the_results_alone(whole, tmp_path):
+    first = write(whole / "results", tmp_path / "a").read_text()
+    assert write(whole / "results", tmp_path / "b").read_text() == first
+    assert "candi reproduce text8 --scale toy" in first
+    assert first.count("![") == len(SWEEPS)
+    pictures = [{p.name: p.read_bytes() for p in (tmp_path / d / "figures").glob("*.svg")} for d in "ab"]
+    assert pictures[0] == pictures[1]
+    assert "| not measured |" in first  # one-hot diffusion is no part of the toy
+    entry = json.loads((whole / "results" / "text8-toy" / "ledger.jsonl").read_text().splitlines()[0])
+    assert f"{entry['valid_loss']:.3f}" in first

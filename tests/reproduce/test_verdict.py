@@ -1,0 +1,73 @@
+import math
+
+import pytest
+
+from candi.evaluation.compare import Axes, Comparison, Group, Pair
+from candi.evaluation.pareto import Dominance
+from candi.reproduce.experiment import Claim
+from candi.reproduce.verdict import AGREES, DISAGREES, MISSING, OPEN, Finding, findings, verdict
+
+WORDS = Axes("unique_words", "valid_words")  # cost is 1 / valid words
+
+
+def _pair(first: str, second: str, low: float, high: float) -> Pair:
+    middle = math.sqrt(low * high)
+    return Pair(first, second, Dominance(0.1, 0.9, 1.0, 1.0, 0.0, middle, low, high, math.log(middle)))
+
+
+def _found(claim: Claim, *pairs: Pair, axes: Axes = WORDS):
+    return findings(claim, Comparison(axes, [Group(8, [], pairs, None)], []))
+
+
+@pytest.mark.parametrize(
+    ("cost", "margin", "level", "told"),
+    [
+        ((0.90, 0.95), 0.0, False, AGREES),
+        ((1.05, 1.10), 0.0, False, DISAGREES),
+        ((0.95, 1.05), 0.0, False, OPEN),
+        ((1.00, 1.00), 0.0, False, OPEN),  # the same is not ahead
+        ((0.99, 1.02), 0.05, False, AGREES),
+        ((0.50, 0.60), 0.05, False, AGREES),  # better than claimed
+        ((0.50, 0.60), 0.05, True, DISAGREES),  # but not level
+        ((0.97, 1.02), 0.05, True, AGREES),
+        ((0.97, 1.20), 0.05, True, OPEN),
+        ((1.06, 1.20), 0.05, False, DISAGREES),
+    ],
+)
+def test_the_interval_decides(cost, margin, level, told):
+    claim = Claim("", "s", "a", "b", margin, level)
+    (finding,) = _found(claim, _pair("a", "b", *cost))
+    assert finding.verdict == told
+    assert (finding.low, finding.high) == pytest.approx((1 / cost[1], 1 / cost[0]))  # told in valid words
+
+
+def test_a_pair_is_read_from_either_side():
+    claim = Claim("", "s", "a", "b")
+    mine, theirs = _found(claim, _pair("a", "b", 0.8, 0.9)), _found(claim, _pair("b", "a", 1 / 0.9, 1 / 0.8))
+    assert mine[0].verdict == theirs[0].verdict == AGREES
+    assert mine[0].ratio == pytest.approx(theirs[0].ratio)
+
+
+def test_perplexity_is_told_as_it_is():
+    (finding,) = _found(Claim("", "s", "a", "b"), _pair("a", "b", 0.8, 0.9), axes=Axes("entropy", "perplexity"))
+    assert (finding.low, finding.high) == pytest.approx((0.8, 0.9))
+
+
+def test_no_shared_range_and_no_pair():
+    claim = Claim("", "s", "a", "b")
+    assert _found(claim, Pair("a", "b", None, "a"))[0].verdict == AGREES
+    assert _found(claim, Pair("a", "b", None, "b"))[0].verdict == DISAGREES
+    assert _found(claim, Pair("a", "b", None, None))[0].verdict == OPEN
+    assert _found(claim, _pair("a", "c", 0.8, 0.9))[0].verdict == MISSING
+    assert _found(Claim("", "s", "a", "b", steps=[16]), _pair("a", "b", 0.8, 0.9)) == []
+
+
+def test_one_that_disagrees_is_enough_and_all_must_agree():
+    def of(*kinds: str) -> str:
+        return verdict([Finding(8, kind) for kind in kinds])
+
+    assert of(AGREES, AGREES) == AGREES
+    assert of(AGREES, OPEN) == OPEN
+    assert of(AGREES, OPEN, DISAGREES) == DISAGREES
+    assert of(AGREES, MISSING) == OPEN
+    assert of() == of(MISSING) == MISSING

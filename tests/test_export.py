@@ -1,0 +1,97 @@
+"""A run packed, loaded again, and sampled as its card recommends."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import candi
+from candi.cli import main
+from candi.errors import UserError
+from candi.evaluation.sweep import Sweep, SweepSettings
+from candi.export import export
+from tests.training.runs import train_here
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, cache):
+    out = tmp_path_factory.mktemp("export") / "run"
+    train_here(out, steps=20)
+    return out
+
+
+@pytest.fixture(scope="module")
+def packed(run, tmp_path_factory):
+    about = {"title": "Small.", "data": "Python's manual", "licence": "PSF-2.0"}
+    folder = tmp_path_factory.mktemp("packed") / "tiny"
+    return export(str(run), folder, about, recommended={"steps": 3, "temperature": 0.5, "inference": "approximate"})
+
+
+def _sweep(run, out, steps):
+    return Sweep(SweepSettings(runs=[str(run)], out=out, steps=steps, n=4, words="pydoc", device="cpu")).go()
+
+
+def test_weights_are_halved_and_nothing_else_changes(run, packed):
+    weights = load_file(packed / "model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.bfloat16}
+    before, after = candi.load(run), candi.load(packed)
+    for name, tensor in before.denoiser.state_dict().items():
+        torch.testing.assert_close(after.denoiser.state_dict()[name], tensor, rtol=2**-8, atol=0)
+    assert after.config == before.config
+    assert after.tokenizer.fingerprint == before.tokenizer.fingerprint
+
+
+def test_a_card_s_recommendation_is_what_sampling_does(packed):
+    model = candi.load(packed)
+    assert model.generate(seed=4) == model.generate(seed=4, steps=3, temperature=0.5, inference="approximate")
+    assert model.generate(seed=4) != model.generate(seed=4, temperature=5.0)
+    assert len(list(model.walk())) == 4
+    assert len(list(model.walk(steps=5))) == 6  # what is asked for goes first
+    assert len(list(candi.load(packed).walk(steps=None))) == 4
+
+
+def test_a_card_that_is_none_is_refused(packed, tmp_path):
+    for text in ('{"recommended": {"steps": "many"}}', '{"recommended": 3}', "[]"):
+        shutil.copytree(packed, tmp_path / "bad", dirs_exist_ok=True)
+        (tmp_path / "bad" / "card.json").write_text(text)
+        with pytest.raises(UserError, match="no card of a model"):
+            candi.load(tmp_path / "bad", "cpu")
+
+
+def test_json_tells_what_was_recommended(packed, capsys):
+    main(["sample", str(packed), "--json", "--device", "cpu"])
+    told = json.loads(capsys.readouterr().out)
+    assert (told["steps"], told["temperature"], told["inference"]) == (3, 0.5, "approximate")
+
+
+def test_the_card_tells_of_data_training_and_measures(packed, tmp_path):
+    _sweep(packed, tmp_path / "s", [2, 4])
+    again = export(str(packed), tmp_path / "tiny", {}, points=tmp_path / "s" / "points.jsonl")
+    card = json.loads((again / "card.json").read_text())
+    assert (card["title"], card["licence"]) == ("Small.", "PSF-2.0")
+    assert card["training"]["steps"] == 20
+    assert card["recommended"]["steps"] == 3
+    assert [row["steps"] for row in card["measures"]] == [2, 4]
+    page = (again / "README.md").read_text()
+    assert f"{card['measures'][0]['valid_words']}" in page
+    assert card["sha256"] in page
+    assert page.startswith("---\nlibrary_name: candi\n")
+
+
+def test_points_of_other_weights_are_refused(run, packed, tmp_path):
+    _sweep(run, tmp_path / "s", [2])
+    with pytest.raises(UserError, match="points of other weights"):
+        export(str(packed), tmp_path / "x", {}, points=tmp_path / "s" / "points.jsonl")
+
+
+def test_words_are_packed_as_a_filter(run, tmp_path):
+    from candi.evaluation.wordfilter import WordFilter
+
+    main(["export", str(run), "--out", str(tmp_path / "x"), "--words", "pydoc"])
+    known = WordFilter.read(tmp_path / "x" / "words.bloom")
+    assert "the" in known
+    assert "zqxjkv" not in known

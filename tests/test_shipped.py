@@ -1,0 +1,71 @@
+"""The models that come with the package."""
+
+import json
+import re
+
+import pytest
+
+import candi
+from candi.cli import main
+from candi.evaluation.words import word_list, words
+from candi.files import sha256
+from candi.shipped import shipped
+
+
+@pytest.fixture(scope="module")
+def text8() -> candi.Model:
+    return candi.load("text8", "cpu")
+
+
+def test_four_of_five_words_exist(text8):
+    """At the recommended 16 steps and temperature: 0.87 of 128 samples' words in the card. Here 24 samples, about 1,000
+    words: a standard error near 0.015, so 0.80 is four of them below."""
+    known = word_list("text8")
+    found = words(text8.generate(24, seed=0), known.known)
+    assert found.count > 900
+    assert found.valid >= 0.80
+    assert found.unique > 0.45  # of so few words, most are different ones
+    nonsense = words(["qzv xkqj wvvz jjqx zzkw vqpf kxjz"], known.known)
+    assert nonsense.valid == 0
+
+
+def test_it_recommends_sixteen_steps(text8):
+    assert text8.recommended["steps"] == 16
+    assert len(list(text8.walk(length=8))) == 17
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_cards_tell_the_truth(name):
+    folder = shipped()[name]
+    card = json.loads((folder / "card.json").read_text())
+    assert card["name"] == name
+    assert card["sha256"] == sha256(folder / "model.safetensors")
+    assert card["bytes"] == (folder / "model.safetensors").stat().st_size <= 12_000_000
+    assert card["parameters"] == sum(p.numel() for p in candi.load(name, "cpu").denoiser.parameters())
+    for field in ("title", "data", "licence", "training", "recommended", "measures"):
+        assert card[field], field
+    chosen = [row for row in card["measures"] if card["recommended"].items() <= row.items()]
+    assert len(chosen) == 1  # what it recommends is what was measured
+
+
+def test_they_are_listed_and_sampled_by_name(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(["models"])
+    assert "text8" in capsys.readouterr().out
+    main(["models", "text8"])
+    assert "CC BY-SA" in capsys.readouterr().out
+    main(["sample", "text8", "--length", "40", "--device", "cpu", "--prompt", "the history of "])
+    assert re.fullmatch(r"the history of [a-z ]{25}\n", capsys.readouterr().out)
+    with pytest.raises(SystemExit):
+        main(["sample", "text9"])
+    assert "one that ships: text8" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["models", "text9"])
+    assert "did you mean 'text8'?" in capsys.readouterr().err
+
+
+def test_a_folder_of_the_same_name_goes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text8").mkdir()
+    with pytest.raises(candi.UserError, match="neither a run nor a checkpoint"):
+        candi.load("text8", "cpu")
