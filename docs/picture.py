@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 import candi
-from candi.cli.watch import frames, styled
+from candi.cli.watch import styled
+from candi.report.frames import frames
 
 PROMPT, SHOWN = "the history of ", (0, 5, 10, 13, 16)
 

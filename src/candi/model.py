@@ -1,7 +1,7 @@
 """A trained model with its tokenizer: load, generate, walk, save."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError, unknown
 from candi.guidance.classifier_free import Conditional
 from candi.nets.denoiser import Denoiser
+from candi.nets.prediction import Prediction
 from candi.rng import Rng, derive
 from candi.sampling.causal import Remembering
 from candi.sampling.engine import Engine
@@ -107,6 +108,7 @@ class Model(
         label: int | None = None,
         label_weight: float = 0.0,
         guide: guidance.Guidance | None = None,
+        seen: Callable[[State, Prediction], None] | None = None,
         **options: str | None,
     ) -> Iterator[State]:
         """Every state from noise to text, `steps` + 1 of them, for samples number `first` to `first + n`.
@@ -115,6 +117,7 @@ class Model(
         Steps, temperature and options that are not given are those that the model recommends.
         `precision` auto is bf16 on a GPU and float32 elsewhere; `compile` pays off from some thousand samples on.
         `label` is what a class-conditional model is asked for, `label_weight` how far beyond; `guide` steers any model.
+        `seen` is told of every prediction as it is made.
         `options` are those of the method's step, such as solver="euler" or inference="approximate".
         """
         method = self.denoiser.method
@@ -136,6 +139,7 @@ class Model(
             denoise, step = guide.over(method, denoise, step)
             if step is not plain and any(value is not None for value in options.values()):
                 raise UserError("Discrete guidance has a step of its own; leave out the sampling options.")
+        denoise = denoise if seen is None else _told(denoise, seen)
         canvas = self.canvas(length, prompt, infill, blank)
         moments = method.times(steps, len(canvas.tokens))
         rng = Rng.per_row((derive(seed, "sample", first + row) for row in range(n)), self.device)
@@ -217,6 +221,15 @@ class Model(
             patterns = [WEIGHTS, CONFIG, TOKENIZER, CARD]
             folder = Path(snapshot_download(model_id, token=token, allow_patterns=patterns, **download))
         return read_model(folder, device)
+
+
+def _told(denoise: Denoise, seen: Callable[[State, Prediction], None]) -> Denoise:
+    def denoise_told(state: State) -> Prediction:
+        prediction = denoise(state)
+        seen(state, prediction)
+        return prediction
+
+    return denoise_told
 
 
 def _without_gradients(states: Iterator[State]) -> Iterator[State]:

@@ -4,7 +4,9 @@ import pytest
 from rich.console import Console
 
 import candi
-from candi.cli.watch import CLEAN, GIVEN, NOISY, REVEALED, Frame, frames, styled, watch
+from candi.cli.watch import styled, watch
+from candi.report.frames import Frame, frames
+from candi.sampling.trace import Kind
 from tests.training.runs import train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -21,13 +23,18 @@ def model(tmp_path_factory, cache) -> candi.Model:
 def test_positions_are_told_apart(model):
     seen = list(frames(model, OPTIONS, 0))
     assert len(seen) == 5
-    assert all(frame.kinds[:2] == [GIVEN, GIVEN] for frame in seen)
-    assert seen[0].kinds[2:] == [NOISY] * 10
-    assert NOISY not in seen[-1].kinds
+    assert all(frame.kinds[:2] == [Kind.GIVEN, Kind.GIVEN] for frame in seen)
+    assert seen[0].kinds[2:] == [Kind.NOISY] * 10
+    assert Kind.NOISY not in seen[-1].kinds
     for earlier, later in zip(seen[:-1], seen[1:], strict=True):
         for before, now in zip(earlier.kinds, later.kinds, strict=True):
-            allowed = {GIVEN: {GIVEN}, CLEAN: {CLEAN}, REVEALED: {CLEAN}, NOISY: {NOISY, REVEALED}}
-            assert now in allowed[before]
+            allowed = {
+                Kind.GIVEN: {Kind.GIVEN},
+                Kind.CLEAN: {Kind.CLEAN},
+                Kind.REVEALED: {Kind.CLEAN},
+                Kind.NOISY: {Kind.NOISY, Kind.REVEALED},
+            }
+            assert now in allowed[Kind(before)]
     assert "".join(seen[-1].pieces) == model.generate(**OPTIONS)[0]
 
 
@@ -43,7 +50,7 @@ def test_a_terminal_of_any_width_shows_colours(model, width):
 
 def test_long_text_breaks_at_the_edge():
     """Characters, not words: positions stay where they are while the noise around them clears."""
-    frame = Frame(0, 4, list("abc defgh ij\nkl日本mn"), [CLEAN] * 19)
+    frame = Frame(0, 4, list("abc defgh ij\nkl日本mn"), [Kind.CLEAN] * 19, [0.0] * 19)
     screen = io.StringIO()
     Console(file=screen, width=6).print(styled(frame, 6))
     assert [line.rstrip() for line in screen.getvalue().splitlines()[-5:-1]] == ["abc de", "fgh ij", "kl日本", "mn"]

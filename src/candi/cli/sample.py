@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from candi.cli.parsing import parse, parser
@@ -11,6 +12,9 @@ from candi.draws import PRECISION
 from candi.errors import UserError
 from candi.loading import load
 from candi.methods import Method
+from candi.model import Model
+from candi.report.animation import write_animation
+from candi.report.frames import frames
 
 _WALK = (
     "length",
@@ -73,16 +77,22 @@ def run(arguments: Sequence[str]) -> None:
         "--compile", type=bool, default=False, nargs="?", const=True, help="Faster on a GPU, after half a minute."
     )
     flags.add_argument("--watch", type=bool, default=False, nargs="?", const=True, help="Show the denoising live.")
+    flags.add_argument("--frames", type=Path | None, default=None, help="Save the denoising as out.svg or out.gif.")
     flags.add_argument("--json", type=bool, default=False, nargs="?", const=True, help="One JSON object a line.")
     given = parse(flags, arguments)
     if given.watch and given.json:
         raise UserError("--watch and --json cannot go together; leave one out.")
+    if given.frames is not None and (given.n != 1 or given.frames.suffix not in (".svg", ".gif")):
+        raise UserError("--frames saves one sample as .svg or .gif; leave out --n, and end its name in one of them.")
     if given.n < 1:
         raise UserError(f"At least 1 sample is needed, not {given.n}.")
     model = load(given.run, given.device)
     options = model.settled(**{name: given[name] for name in (*_WALK, *method_options())})
+    if given.frames is not None:
+        _save_frames(given.frames, model, options)
     if given.watch:
         watch(model, given.n, options)
+    if given.watch or given.frames is not None:
         return
     for number, ids in enumerate(model.sample(given.n, batch=given.batch, **options).tolist()):
         text = model.tokenizer.decode(ids)
@@ -91,3 +101,11 @@ def run(arguments: Sequence[str]) -> None:
             print(json.dumps(record, ensure_ascii=False), flush=True)
         else:
             sys.stdout.write(text + "\n\n" if number + 1 < given.n else text + "\n")
+
+
+def _save_frames(path: Path, model: Model, options: Mapping[str, Any]) -> None:
+    try:
+        write_animation(path, list(frames(model, options, 0)))
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error}); choose another --frames.") from None
+    print(f"Saved {path}; any browser plays it.", file=sys.stderr)

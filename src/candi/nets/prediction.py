@@ -113,6 +113,16 @@ class Prediction:
         """E[table[x0_i]] = softmax @ table."""
         return self.places.spread(self.readout.mean(self._rows(), table))
 
+    def top(self, count: int) -> tuple[Values, Shaped[Tensor, "B L K"], PerToken]:
+        """The likeliest tokens: their log-probabilities and themselves, and the entropy of all; 0 where not open."""
+        parts = []
+        rows = self._rows()
+        for part in chunks(len(rows), self.vocab_size, rows.device):
+            log_p = torch.log_softmax(wide(self.readout(rows[part])), -1)
+            parts.append((*log_p.topk(count, -1), -(log_p.exp() * log_p).nansum(-1)))
+        values, tokens, entropy = (self.places.spread(torch.cat(column)) for column in zip(*parts, strict=True))
+        return values, tokens, entropy
+
     def log_probs(self) -> LogProbs:
         """The dense log-probabilities: for small V, guidance and the exact posterior."""
         return self.places.spread(self.readout.log_probs(self._rows(), self.vocab_size))

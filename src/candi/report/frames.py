@@ -1,0 +1,53 @@
+"""A walk as text: what stands at each position, step by step."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.cells import cell_len
+
+from candi.model import Model
+from candi.sampling.trace import Kind, Moment, trace
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One state of one sequence: each position's text, what it is, and how sure the network is where it is noisy."""
+
+    step: int
+    steps: int
+    pieces: list[str]
+    kinds: list[int]
+    confidence: list[float]
+
+    @property
+    def known(self) -> float:
+        return sum(kind != Kind.NOISY for kind in self.kinds) / len(self.kinds)
+
+
+def frames(model: Model, options: Mapping[str, Any], number: int) -> Iterator[Frame]:
+    for moment in trace(model, options, number):
+        sure = [0.0] * len(moment.kinds) if moment.guess is None else moment.guess.probabilities[:, 0].tolist()
+        yield Frame(moment.step, moment.steps, pieces(model, moment), moment.kinds.tolist(), sure)
+
+
+def pieces(model: Model, moment: Moment) -> list[str]:
+    """The text of each position; a dot where a state of this method looks like nothing yet."""
+    texts = model.tokenizer.pieces(moment.tokens.clamp(min=0).tolist())
+    return [text if token >= 0 else "·" for text, token in zip(texts, moment.tokens.tolist(), strict=True)]
+
+
+def lines(frame: Frame, width: int) -> Iterator[list[tuple[str, int, float]]]:
+    """Characters with what they are. Noise has no line breaks, and lines break at the edge, not between words: the
+    text keeps its shape while the noise around it clears."""
+    line: list[tuple[str, int, float]] = []
+    column = 0
+    for piece, kind, sure in zip(frame.pieces, frame.kinds, frame.confidence, strict=True):
+        for character in piece.replace("\n", " ") if kind == Kind.NOISY else piece:
+            if character == "\n" or column + cell_len(character) > width:
+                yield line
+                line, column = [], 0
+            if character != "\n":
+                line.append((character, kind, sure))
+                column += cell_len(character)
+    yield line
