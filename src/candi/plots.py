@@ -1,14 +1,18 @@
 """Every figure. Colours that colour-blind people can tell apart, labels instead of legends where there is room."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
+from candi import identifiability
 from candi.evaluation.compare import Comparison
 from candi.evaluation.pareto import front
 
@@ -188,6 +192,43 @@ def kernels(rows: Sequence[Mapping[str, Any]]) -> Figure:
         axes.set_xlim(-0.02, 1.02)
         axes.set_ylim(0, 0.52)
         axes.legend(frameon=False)
+    return figure
+
+
+def dissonance(vocab_size: int, sigma: float) -> Figure:
+    """Corruption and rank over the noise for one vocabulary, with one noise marked; and one against the other."""
+    grid = torch.logspace(math.log10(0.05), math.log10(5), 80, dtype=torch.float64)
+    here = identifiability.corruption(sigma, vocab_size), identifiability.rank(sigma)
+    rho, r = identifiability.corruption(grid, vocab_size), identifiability.rank(grid)
+    with matplotlib.rc_context(_STYLE):
+        figure, (left, right) = _several(2, (8.4, 3.2))
+        left.plot(grid, rho, color=COLOURS[0], label=r"corruption $\rho$")
+        left.plot(grid, 2 * r, color=COLOURS[1], linestyle="--", label="rank $r$, times 2")
+        left.axvline(sigma, color="#444444", linewidth=1)
+        left.set_xscale("log")
+        left.set_xlabel(r"noise $\sigma$")
+        left.set_ylim(-0.02, 1.02)
+        left.legend(frameon=False, loc="upper left")
+        right.plot(rho, r, color=COLOURS[0], label=f"Gaussian noise, V = {vocab_size:,}")
+        right.plot([0, 1], [0, 0.5], color="#000000", linestyle="--", label="in step")
+        right.plot(*map(float, here), "o", color=COLOURS[1], markersize=8)
+        right.set_xlabel(r"corruption $\rho$")
+        right.set_ylabel("rank $r$")
+        right.set_xlim(-0.02, 1.02)
+        right.set_ylim(0, 0.52)
+        right.legend(frameon=False, loc="upper left")
+    return figure
+
+
+def histogram(values: Sequence[float], label: str, least: float) -> Figure:
+    """Of a property; what lies below `least` is pale."""
+    with matplotlib.rc_context(_STYLE):
+        figure, (axes,) = _several(1, (6.0, 2.2))
+        counts, edges = np.histogram(values, bins=min(20, max(4, len(values) // 2)))
+        shades = [COLOURS[0] if edge >= least - 1e-9 else "#b9cfe0" for edge in edges[:-1]]
+        axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=shades, edgecolor="white")
+        axes.set_xlabel(label)
+        axes.set_ylabel("molecules")
     return figure
 
 

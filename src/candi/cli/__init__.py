@@ -12,6 +12,7 @@ COMMANDS = {
     "train": "train a model, or continue a run",
     "train-classifier": "train a classifier that can guide a run",
     "sample": "write samples of a trained model",
+    "demo": "open a page to play with, on this machine alone",
     "trace": "write a page that plays one walk from noise to text",
     "models": "the models that ship, and what they were made of",
     "export": "pack a run to be shared: small weights, a model card",

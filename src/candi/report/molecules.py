@@ -36,7 +36,7 @@ def write_page(
         "title": title,
         "facts": facts,
         "molecules": [
-            {"smiles": one.smiles, "values": one.values, "novel": one.novel, "picture": _picture(one.smiles)}
+            {"smiles": one.smiles, "values": one.values, "novel": one.novel, "picture": picture(one.smiles)}
             for one in molecules
         ],
         "histograms": {name: _histogram(values, training.get(name, ())) for name, values in samples.items() if values},
@@ -46,7 +46,7 @@ def write_page(
     write_text(path, template.replace("__DATA__", json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")))
 
 
-def _picture(smiles: str) -> str:
+def picture(smiles: str) -> str:
     """A drawing as an image of its own, in which nothing can run."""
     from rdkit.Chem.Draw import rdMolDraw2D
 

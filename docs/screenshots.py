@@ -1,0 +1,50 @@
+"""Take the pictures of pages that the documents show: python docs/screenshots.py (needs Chromium, candi[dev])."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page as Tab
+from playwright.sync_api import sync_playwright
+
+from candi.cli import main
+from candi.demo.app import Page
+from candi.demo.shelf import Shelf
+
+FOLDER = Path(__file__).parent / "screenshots"
+WALK = ["text8", "--prompt", "the history of ", "--seed", "5", "--device", "cpu"]
+
+
+def trace(tab: Tab, name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "trace.html"
+        main(["trace", *WALK, "--steps", "64", "--out", str(page)])
+        tab.goto(page.as_uri())
+        tab.get_by_role("slider").fill("35")
+        tab.locator(".text span").nth(16).click()
+        tab.screenshot(path=FOLDER / name)
+
+
+def demo(tab: Tab) -> None:
+    page = Page(Shelf(device="cpu"))
+    tab.goto(page.address)
+    tab.locator("#prompt textarea").fill("the history of ")
+    tab.get_by_role("button", name="Write").click()
+    tab.locator("#walk").get_by_text("step 9 of 16").wait_for()
+    tab.screenshot(path=FOLDER / "demo-text.png")
+    tab.locator("#walk").get_by_text("100% clean").wait_for()
+    tab.get_by_role("tab", name="Theory").click()
+    tab.locator("#theory img").wait_for()
+    tab.screenshot(path=FOLDER / "demo-theory.png")
+    page.close()
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    main(["sample", *WALK, "--frames", str(FOLDER.parent / "walk.svg")])
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        size = {"width": 1120, "height": 720}
+        trace(browser.new_page(viewport=size), "trace.png")
+        demo(browser.new_page(viewport=size))
+        browser.close()

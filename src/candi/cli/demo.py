@@ -1,0 +1,33 @@
+"""candi demo"""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+
+from candi.cli.parsing import parse, parser
+from candi.errors import UserError
+
+
+def run(arguments: Sequence[str]) -> None:
+    flags = parser("demo", "[RUN ...]", "Open a page to play with, on this machine alone (extra: candi[demo]).")
+    flags.add_argument("runs", type=str, nargs="*", help="Runs of your own, beside the models that ship.")
+    flags.add_argument("--classifiers", type=str | None, default=None, help="A list of classifiers for molecules.")
+    flags.add_argument("--port", type=int | None, default=None, help="By default the first free one from 7860 on.")
+    flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
+    given = parse(flags, arguments)
+    if importlib.util.find_spec("gradio") is None:
+        raise UserError("The page needs gradio; install it with: pip install 'candi[demo]'")
+    from candi.demo.app import Page
+    from candi.demo.shelf import Shelf
+
+    classifiers = given.classifiers.split(",") if given.classifiers else ()
+    shelf = Shelf(given.runs, classifiers, given.device)
+    try:
+        page = Page(shelf, given.port)
+    except OSError as error:
+        raise UserError(f"The page cannot be opened ({error}); choose another --port.") from None
+    print(f"Open {page.address} in a browser; Ctrl-C closes it.", file=sys.stderr, flush=True)
+    try:
+        page.wait()
+    finally:
+        page.close()

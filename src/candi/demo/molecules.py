@@ -1,0 +1,125 @@
+"""The tab where molecules are drawn, and a classifier says which way to go."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import gradio as gr
+
+from candi import plots
+from candi.data.molecules import PROPERTIES
+from candi.demo import html
+from candi.demo.shelf import MOLECULES, STEPS, Shelf, real, whole
+from candi.errors import UserError
+from candi.evaluation.molecules import molecules
+from candi.guidance import Guidance, guide_for
+from candi.model import Model
+from candi.report.molecules import picture
+from candi.training.classifier import load_classifier
+
+_NOBODY = "nobody"
+_ABSENT = (
+    "No model of molecules is here yet. Make one and its classifiers with `make molecules`, then start the page with"
+    "\n\n"
+    "    candi demo runs/qm9 --classifiers runs/qm9-qed,runs/qm9-rings"
+)
+
+
+def tab(shelf: Shelf) -> None:
+    names = shelf.molecules()
+    if not names:
+        gr.Markdown(_ABSENT)
+        return
+    judges = [_NOBODY, *(judge.label for judge in shelf.judges(names[0]))]
+    with gr.Row():
+        with gr.Column(scale=1, min_width=280):
+            model = gr.Dropdown(names, value=names[0], label="Model", info="What the page was started with.")
+            judge = gr.Dropdown(
+                judges,
+                value=judges[min(1, len(judges) - 1)],
+                label="Guided by",
+                info="A classifier and its rule.",
+            )
+            wanted = gr.Radio(["more", "less"], value="more", label="Wanted", info="More or less of the property.")
+            weight = gr.Slider(0, 40, 10, step=0.5, label="Guidance weight", info="How much the classifier counts.")
+            measured = gr.Dropdown(list(PROPERTIES), value="qed", label="Property", info="What is measured and shown.")
+            steps = gr.Slider(1, STEPS, 32, step=1, label="Steps", info="Evaluations of the network.")
+            temperature = gr.Slider(0.1, 1.5, 0.7, step=0.05, label="Temperature", info="Below 1 is safer.")
+            count = gr.Slider(4, MOLECULES, 32, step=4, label="Samples", info="Those that are molecules are drawn.")
+            seed = gr.Number(0, precision=0, label="Seed", info="The same seed makes the same molecules again.")
+        with gr.Column(scale=2, min_width=320):
+            make = gr.Button("Make molecules", variant="primary")
+            least = gr.Slider(0, 1, 0, step=0.01, label="Show from this much of the property on",
+                              info="As a share of the range of what was made.")  # fmt: skip
+            shown = gr.HTML("", elem_id="molecules")
+    made = gr.State([])
+    inputs = [model, judge, wanted, weight, measured, steps, temperature, count, seed, least]
+
+    def run(*values: Any) -> Iterator[tuple[str, Any]]:
+        yield from _make(shelf, *values)
+
+    make.click(run, inputs, [shown, made], concurrency_id="model", api_visibility="private")
+    least.change(_shown, [made, least, measured], shown, show_progress="hidden", api_visibility="private")
+    model.change(
+        lambda name: gr.Dropdown(choices=[_NOBODY, *(one.label for one in shelf.judges(name))], value=_NOBODY),
+        model, judge, api_visibility="private",
+    )  # fmt: skip
+
+
+def _make(shelf: Shelf, name: Any, judge: Any, wanted: Any, weight: Any, measured: Any, steps: Any, temperature: Any,
+          count: Any, seed: Any, least: Any) -> Iterator[tuple[str, Any]]:  # fmt: skip
+    try:
+        model = shelf.model(name)
+        if measured not in PROPERTIES:
+            raise UserError("This page measures no such property; choose one from the list.")
+        guide = _guide(shelf, model, name, judge, wanted, real(weight, "The weight", 0, 100))
+        n = whole(count, "The number of samples", 1, MOLECULES)
+        options: dict[str, Any] = {
+            "steps": whole(steps, "The number of steps", 1, STEPS),
+            "temperature": real(temperature, "The temperature", 0.05, 5.0),
+            "seed": whole(seed, "The seed", 0, 2**53),
+        }
+        yield '<p class="soft">Making molecules …</p>', []
+        found = molecules(model.generate(n, guide=guide, **options), [measured])
+        valid = [text for text in found.smiles if text is not None]
+        rows = list(dict(zip(valid, found.values[measured], strict=True)).items())
+        told = [n, found.valid, rows]
+        yield _shown(told, least, measured), told
+    except UserError as error:
+        yield html.alert(str(error)), []
+
+
+def _guide(shelf: Shelf, model: Model, name: str, judge: Any, wanted: Any, weight: float) -> Guidance | None:
+    if judge == _NOBODY or weight == 0:
+        return None
+    fitting = {one.label: one.folder for one in shelf.judges(name)}
+    if judge not in fitting:
+        raise UserError("This page has no such classifier for the model; choose one from the list.")
+    network, _ = load_classifier(fitting[judge], model.device)
+    return guide_for(model.denoiser.method, network.log_probability(int(wanted != "less")), weight)
+
+
+def _shown(made: Any, least: Any, measured: Any) -> str:
+    """The molecules from a share of the range on, and where all of them lie."""
+    if not made:
+        return ""
+    n, valid, rows = made
+    if not rows:
+        return html.alert(f"None of the {n} samples is a molecule; try a lower temperature or weight, or more steps.")
+    values = [value for _, value in rows]
+    low, high = min(values), max(values)
+    from_here = low + (high - low) * real(least, "The share", 0, 1)
+    cards = [
+        _card(text, value, measured) for text, value in sorted(rows, key=lambda row: -row[1]) if value >= from_here
+    ]
+    told = (
+        f"{valid:.0%} of {n} samples are molecules, {len(rows)} different ones; mean {measured} "
+        f"{sum(values) / len(values):.3f}; {len(cards)} shown"
+    )
+    chart = html.picture(plots.histogram(values, measured, from_here), f"Histogram of {measured}")
+    return f'<p class="soft">{html.escaped(told)}</p>{chart}<div class="grid">{"".join(cards)}</div>'
+
+
+def _card(smiles: str, value: float, measured: str) -> str:
+    told = html.escaped(smiles)
+    caption = f"<figcaption>{told}<br>{measured} {value:.3f}</figcaption>"
+    return f'<figure><img alt="{told}" src="{picture(smiles)}">{caption}</figure>'

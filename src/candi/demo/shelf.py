@@ -1,0 +1,88 @@
+"""The models that a page may use, and how much it may ask of them."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from candi.errors import UserError
+from candi.loading import load
+from candi.model import Model
+from candi.shipped import shipped
+from candi.training.classifier import check_classifier, load_classifier
+
+LENGTH, STEPS, MOLECULES = 1024, 256, 64  # the most that a visitor may ask for
+_HELD = 2  # models in memory at once
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A classifier that fits a model: its folder and what it has learned to tell."""
+
+    folder: str
+    label: str
+
+
+class Shelf:
+    """Models by name: those that ship and those the page was started with. Nobody can name another one."""
+
+    def __init__(self, runs: Sequence[str] = (), classifiers: Sequence[str] = (), device: str = "auto") -> None:
+        self.sources = {name: name for name in shipped()} | {Path(run).name or run: run for run in runs}
+        self.classifiers, self.device = tuple(classifiers), device
+        self._held: OrderedDict[str, Model] = OrderedDict()
+        self._lock = Lock()
+        for run in runs:
+            self.model(Path(run).name or run)  # a mistake is told before the page opens
+
+    def model(self, name: object) -> Model:
+        if not isinstance(name, str) or name not in self.sources:
+            raise UserError("This page has no such model; choose one from the list.")
+        with self._lock:
+            if name not in self._held:
+                self._held[name] = load(self.sources[name], self.device)
+                while len(self._held) > _HELD:
+                    self._held.popitem(last=False)
+            self._held.move_to_end(name)
+            return self._held[name]
+
+    def texts(self) -> list[str]:
+        return [name for name in self.sources if self.model(name).tokenizer.pad is None]
+
+    def molecules(self) -> list[str]:
+        return [name for name in self.sources if self.model(name).tokenizer.pad is not None]
+
+    def judges(self, name: str) -> list[Judge]:
+        """The classifiers that read what a model writes."""
+        model, found = self.model(name), []
+        for folder in self.classifiers:
+            _, config = load_classifier(folder, model.device)
+            try:
+                fingerprint = model.tokenizer.fingerprint
+                check_classifier(config, folder, model.denoiser.method, model.config.method, fingerprint)
+            except UserError:
+                continue
+            found.append(Judge(folder, config.label))
+        return found
+
+    def clear(self) -> None:
+        """Let go of all memory."""
+        with self._lock:
+            self._held.clear()
+
+
+def whole(value: Any, what: str, least: int, most: int) -> int:
+    """A whole number from a page, which may send anything."""
+    number = real(value, what, least, most)
+    if number != int(number):
+        raise UserError(f"{what} must be a whole number.")
+    return int(number)
+
+
+def real(value: Any, what: str, least: float, most: float) -> float:
+    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not least <= number <= most:
+        raise UserError(f"{what} must be between {least:g} and {most:g} on this page.")
+    return number

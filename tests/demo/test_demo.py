@@ -1,0 +1,243 @@
+"""The page to play with, served on this machine and opened in a real browser."""
+
+import gc
+import re
+import signal
+import subprocess
+import sys
+import weakref
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import expect
+
+from candi.cli import main
+from candi.demo import html
+from candi.demo.app import Page
+from candi.demo.molecules import _make
+from candi.demo.molecules import _shown as shown_molecules
+from candi.demo.shelf import Shelf
+from candi.demo.text import _write
+from candi.demo.theory import _shown as shown_theory
+from candi.errors import UserError
+from candi.identifiability import corruption
+from candi.report.frames import Frame
+from candi.sampling.trace import Kind
+from tests.browser import DESKTOP, PHONE, browser  # noqa: F401 - a fixture
+from tests.training.runs import train_here
+
+pytestmark = pytest.mark.usefixtures("cache")
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> ${alert(3)} {{x}}"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, cache):
+    """A run whose characters can spell markup, and one of another method."""
+    folder = tmp_path_factory.mktemp("demo")
+    text = folder / "text.txt"
+    text.write_text((HOSTILE + " the cat sat on the mat ") * 40)
+    for name, method in (("spells", "candi"), ("masked", "mdlm")):
+        train_here(folder / name, data=text, method=method, steps=2)
+    return [str(folder / "spells"), str(folder / "masked")]
+
+
+@pytest.fixture(scope="module")
+def shelf(runs):
+    return Shelf(runs, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def served(runs):
+    """The real command in a process of its own; it says where it is."""
+    command = [sys.executable, "-m", "candi", "demo", *runs, "--device", "cpu"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    address = next(found[0] for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+    yield address
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 0
+
+
+@contextmanager
+def visited(browser, address, viewport=DESKTOP):  # noqa: F811
+    """A visitor's page that may neither complain nor ask for anything outside of this machine."""
+    context = browser.new_context(viewport=viewport)
+    page = context.new_page()
+    complaints = []
+    page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: (complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    own = re.compile(re.escape(address) + "|data:|blob:")
+    page.on("request", lambda request: None if own.match(request.url) else complaints.append(request.url))
+    page.goto(address)
+    page.locator("#prompt textarea").wait_for()
+    yield page
+    assert not complaints
+    context.close()
+
+
+def _choose(page, name):
+    page.get_by_label("Model").first.click()
+    page.get_by_role("option", name=name).click()
+    page.get_by_text("trained at length 16").wait_for()  # the other controls have followed
+
+
+def _written(page) -> str:
+    """What was written, once all of it is."""
+    page.locator("#walk").get_by_text("100% clean").wait_for()
+    expect(page.locator("#result textarea")).not_to_have_value("")
+    page.wait_for_timeout(300)  # a click before the last word is in counts for nothing
+    return page.locator("#result textarea").input_value()
+
+
+def test_a_sentence_comes_out_of_the_noise(browser, served):  # noqa: F811
+    with visited(browser, served) as page:
+        page.locator("#prompt textarea").fill("the history of ")
+        page.get_by_role("button", name="Write").click()
+        text = _written(page)
+        assert re.fullmatch(r"the history of [a-z ]{241}", text)
+        assert page.locator("#walk .k0").inner_text() == "the history of "
+
+
+def test_a_template_is_filled(browser, served):  # noqa: F811
+    with visited(browser, served) as page:
+        page.locator("#template textarea").fill("the ____ of the ____")
+        page.get_by_role("button", name="Write").click()
+        assert re.fullmatch(r"the .{4} of the .{4}", _written(page))
+
+
+def test_hostile_text_is_shown_as_text(browser, served):  # noqa: F811
+    with visited(browser, served) as page:
+        _choose(page, "spells")
+        page.locator("#prompt textarea").fill(HOSTILE[:14])  # the run's sequences have 16 tokens
+        page.get_by_role("button", name="Write").click()
+        assert _written(page).startswith(HOSTILE[:14])
+        assert page.locator("#walk .k0").inner_text() == HOSTILE[:14]
+        for text, complaint in (
+            (HOSTILE, "tokens but the sequence only"),
+            ("\u202ecat", "has no '\\u202e'"),
+            ("a" * 10_000, "The prompt has 10000 tokens but the sequence only"),
+        ):
+            page.locator("#prompt textarea").fill(text)
+            page.get_by_role("button", name="Write").click()
+            page.locator("#walk").get_by_text(complaint).wait_for()
+            page.wait_for_timeout(300)
+        assert page.locator("#walk img, #walk script").count() == 0
+
+
+def test_another_method_has_other_options(browser, served):  # noqa: F811
+    with visited(browser, served) as page:
+        assert page.get_by_label("Solver").is_visible()
+        _choose(page, "masked")
+        page.get_by_label("Order").wait_for()
+        page.get_by_role("button", name="Write").click()
+        page.locator("#walk").get_by_text("100% clean").wait_for()
+
+
+def test_stopping_keeps_what_there_is_and_the_next_request_runs(browser, served):  # noqa: F811
+    with visited(browser, served) as page:
+        page.get_by_label("number input for Steps").first.fill("256")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Write").click()
+        page.locator("#walk").get_by_text(re.compile(r"step \d+ of 256")).wait_for()
+        page.get_by_role("button", name="Stop").click()
+        page.get_by_label("number input for Steps").first.fill("2")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Write").click()
+        page.locator("#walk").get_by_text("step 2 of 2").wait_for()
+
+
+def test_visitors_wait_for_each_other(browser, served):  # noqa: F811
+    with visited(browser, served) as one, visited(browser, served) as two:
+        for page in (one, two):
+            page.get_by_role("button", name="Write").click()
+        for page in (one, two):
+            page.locator("#walk").get_by_text("100% clean").wait_for()
+
+
+def test_the_theory_moves(browser, served):  # noqa: F811
+    with visited(browser, served) as page:
+        page.get_by_role("tab", name="Theory").click()
+        told = page.locator("#theory")
+        told.get_by_text("V = 32").wait_for()
+        page.get_by_label("number input for Vocabulary size, as a power of two").fill("16")
+        page.keyboard.press("Enter")
+        told.get_by_text("V = 65,536").wait_for()
+        assert f"ρ = {float(corruption(0.5, 65_536)):.3f}" in told.inner_text()
+        page.get_by_role("tab", name="Molecules").click()
+        page.get_by_text("No model of molecules is here yet").wait_for()
+
+
+def test_a_phone_is_wide_enough(browser, served):  # noqa: F811
+    with visited(browser, served, PHONE) as page:
+        page.get_by_role("button", name="Write").click()
+        page.locator("#walk").get_by_text("100% clean").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"name": "../../etc/passwd"}, "no such model"),
+        ({"name": None}, "no such model"),
+        ({"steps": 10**6}, "between 1 and 256"),
+        ({"steps": "16; rm -rf"}, "between 1 and 256"),
+        ({"steps": 2.5}, "whole number"),
+        ({"temperature": float("nan")}, "temperature must be between"),
+        ({"length": 10**9}, "between 1 and 1024"),
+        ({"seed": -1}, "seed must be between"),
+        ({"template": "_" * 5000}, "more than 1024 tokens"),
+        ({"prompt": "a", "template": "c_"}, "not both"),
+    ],
+)
+def test_whatever_a_visitor_sends_is_checked_here(shelf, change, complaint):
+    """Not in the browser alone: anybody can send anything."""
+    values = {"name": "spells", "prompt": "", "template": "", "steps": 2, "temperature": 1.0, "length": 16, "seed": 0}
+    *_, (shown, text) = _write(shelf, *(values | change).values())
+    assert 'role="alert"' in shown
+    assert complaint in shown
+    assert text == ""
+
+
+def test_pieces_of_a_state_are_escaped():
+    frame = Frame(0, 1, ["<b>", "$", "{", "\n", "&"], [Kind.NOISY] * 5, [0.9] * 5)
+    shown = html.walk(frame)
+    assert "<b>" not in shown
+    assert "&lt;b&gt;&#36;&#123;↵&amp;" in shown
+
+
+def test_closing_the_page_frees_the_models(tmp_path):
+    shelf = Shelf(device="cpu")
+    held = weakref.ref(shelf.model("text8"))
+    page = Page(shelf)
+    page.close()
+    del page
+    gc.collect()
+    assert held() is None
+
+
+def test_theory_and_molecules_refuse_nonsense(shelf):
+    assert 'role="alert"' in shown_theory("x", 0.5)
+    assert 'role="alert"' in shown_theory(99, 0.5)
+    assert shown_molecules([], 0, "qed") == ""
+    assert "None of the 8 samples" in shown_molecules([8, 0.0, []], 0, "qed")
+    *_, (told, _) = _make(shelf, "nothing", "nobody", "more", 1, "qed", 4, 1.0, 4, 0, 0)
+    assert "no such model" in told
+
+
+def test_molecules_are_drawn_from_a_share_of_the_range_on():
+    pytest.importorskip("rdkit")
+    made = [4, 0.75, [["CCO", 0.4], ["c1ccccc1", 0.44], ["CC", 0.3]]]
+    whole, best = shown_molecules(made, 0, "qed"), shown_molecules(made, 0.9, "qed")
+    assert whole.count("<figure>") == 3
+    assert best.count("<figure>") == 1
+    assert "c1ccccc1" in best
+    assert "75% of 4 samples are molecules, 3 different ones" in best
+
+
+def test_a_run_that_is_none_is_refused_before_the_page_opens(capsys, tmp_path):
+    with pytest.raises(SystemExit) as exit:
+        main(["demo", str(tmp_path / "nothing")])
+    assert exit.value.code == 2
+    assert "There is no run or checkpoint" in capsys.readouterr().err
+    with pytest.raises(UserError):
+        Shelf(device="cpu").model("nothing")
