@@ -38,18 +38,24 @@ def runs(tmp_path_factory, cache):
     text.write_text((HOSTILE + " the cat sat on the mat ") * 40)
     for name, method in (("spells", "candi"), ("masked", "mdlm")):
         train_here(folder / name, data=text, method=method, steps=2)
-    return [str(folder / "spells"), str(folder / "masked")]
+    (folder / "some.smi").write_text("\n".join(["CCO", "CCC", "CCN", "CO", "C1CC1", "C1CO1"] * 30) + "\n")
+    train_here(folder / "mols", data=folder / "some.smi", tokenizer="smiles", length=12, batch=32, steps=250,
+               checkpoint_every=250, model__width=32, model__convolution=3, learning_rate=5e-3, ema=0.98)  # fmt: skip
+    main(["train-classifier", str(folder / "mols"), "--data", str(folder / "some.smi"), "--label", "rings>=1", "--steps",
+          "40", "--model.width", "32", "--model.blocks", "1", "--device", "cpu", "--out", str(folder / "rings")])  # fmt: skip
+    return folder
 
 
 @pytest.fixture(scope="module")
 def shelf(runs):
-    return Shelf(runs, device="cpu")
+    return Shelf([str(runs / name) for name in ("spells", "masked")], device="cpu")
 
 
 @pytest.fixture(scope="module")
 def served(runs):
     """The real command in a process of its own; it says where it is."""
-    command = [sys.executable, "-m", "candi", "demo", *runs, "--device", "cpu"]
+    folders = [str(runs / name) for name in ("spells", "masked", "mols")]
+    command = [sys.executable, "-m", "candi", "demo", *folders, "--classifiers", str(runs / "rings"), "--device", "cpu"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     address = next(found[0] for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
     yield address
@@ -163,8 +169,32 @@ def test_the_theory_moves(browser, served):  # noqa: F811
         page.keyboard.press("Enter")
         told.get_by_text("V = 65,536").wait_for()
         assert f"ρ = {float(corruption(0.5, 65_536)):.3f}" in told.inner_text()
+
+
+def test_molecules_are_made_drawn_and_sifted(browser, served):  # noqa: F811
+    with visited(browser, served) as page:
         page.get_by_role("tab", name="Molecules").click()
-        page.get_by_text("No model of molecules is here yet").wait_for()
+        page.get_by_label("Property", exact=True).click()
+        page.get_by_role("option", name="rings").click()
+        page.get_by_role("button", name="Make molecules").click()
+        shown = page.locator("#molecules")
+        shown.locator("figure").first.wait_for()
+        made = shown.locator("figure").count()
+        assert made > 1
+        assert shown.locator("figure img").count() == made
+        assert "of 32 samples are molecules" in shown.inner_text()
+        page.get_by_label("number input for Show from this much").fill("1")
+        page.keyboard.press("Enter")
+        expect(shown.locator("figcaption", has_text="rings 0.000")).to_have_count(0)
+        assert 0 < shown.locator("figure").count() < made
+
+
+def test_without_a_model_of_molecules_the_tab_says_how_to_make_one(shelf):
+    told = [
+        block.value for block in Page(shelf).blocks.blocks.values() if "No model" in str(getattr(block, "value", ""))
+    ]
+    assert len(told) == 1
+    assert "make molecules" in told[0]
 
 
 def test_a_phone_is_wide_enough(browser, served):  # noqa: F811

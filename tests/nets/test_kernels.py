@@ -125,3 +125,44 @@ torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-6)
 """,
         device,
     )
+
+
+@everywhere
+def test_random_numbers_of_many_rows(device):
+    """Philox's published first block; a row depends on its seed and the draws before; laws by moments and tails."""
+    _run(
+        """
+import torch
+from candi.rng import Counters, Rng
+device = torch.device(sys.argv[1])
+def rng(*seeds):
+    return Rng(Counters(seeds, device))
+# Random123: philox4x32-10 of counter 0 and key 0 begins with 6627e8d5 e169c58d
+first = rng(0).uniform(1, 1)
+assert first.item() == (0x6627e8d5 >> 8) / 2**24, first
+double = rng(0).uniform(1, 1, dtype=torch.float64)
+assert double.item() == ((0x6627e8d5 >> 5) * 2**26 + (0xe169c58d >> 6)) / 2**53
+together, alone = rng(7, 2**62 + 11, 13), rng(2**62 + 11)
+for _ in range(2):
+    for make in ("uniform", "normal"):
+        for dtype in (torch.float32, torch.float64):
+            a, b = (getattr(one, make)(rows, 5, 3, dtype=dtype) for one, rows in ((together, 3), (alone, 1)))
+            assert torch.equal(a[1], b[0])
+            assert not torch.equal(a[0], a[1])
+shared = rng(1, 2).uniform(6, 2)
+assert torch.equal(shared[:3].flatten(), rng(1).uniform(1, 6).flatten())
+n = 40_000
+for dtype in (torch.float32, torch.float64):
+    one = rng(3)
+    u, z = one.uniform(1, n, dtype=dtype)[0].double(), one.normal(1, n, dtype=dtype)[0].double()
+    assert 0 <= u.min() and u.max() < 1
+    # four standard errors of each moment at n = 40,000
+    assert abs(u.mean() - 0.5) < 4 * (1 / 12 / n) ** 0.5
+    assert abs(z.mean()) < 4 / n**0.5 and abs(z.var() - 1) < 4 * (2 / n) ** 0.5
+    assert abs((z.abs() > 1.959964).double().mean() - 0.05) < 4 * (0.05 * 0.95 / n) ** 0.5
+    assert abs((u[1:] * u[:-1]).mean() - 0.25) < 4 * (7 / 144 / n) ** 0.5
+    bins = torch.histc(u, 16, 0, 1)
+    assert ((bins - n / 16) ** 2 / (n / 16)).sum() < 37.7  # chi-square, 15 degrees of freedom: 0.1%
+""",
+        device,
+    )
