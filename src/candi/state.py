@@ -18,6 +18,12 @@ class State:
     tokens: Tokens
     values: Values | None = None
     given: Mask | None = None  # the prompt alone, for methods that take revealed tokens back
+    noise_t: Times | None = None  # when noise and masking are not at the same time: that of the noise
+
+    @property
+    def u(self) -> Times:
+        """The time of the noise."""
+        return self.t if self.noise_t is None else self.noise_t
 
     @property
     def noisy(self) -> Values:

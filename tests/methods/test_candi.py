@@ -4,10 +4,13 @@ import pytest
 import torch
 
 from candi.codebook import Codebook
+from candi.errors import UserError
 from candi.methods import CANDI, MDLM, CandiSettings
+from candi.methods.candi import PATHS
 from candi.nets.denoiser import Denoiser
 from candi.nets.transformer import Transformer, TrunkSettings
 from candi.rng import Rng
+from candi.sampling.walk import stepper
 from candi.schedules import PowerAlpha, RankLinear
 from candi.spaces import SPACES
 from candi.state import State
@@ -61,6 +64,37 @@ def test_every_masking_path_reaches_it(double, floor, power):
     assert fine < floor + 0.005
     coarse = {k: TOY.distance(TOY.sample(_candi(alpha=PowerAlpha(k)), N, 4)) for k in (1.0, power)}
     assert (coarse[power] < coarse[1.0] - 0.01) == (power < 1)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_path_of_independent_times_reaches_it(double, floor, path):
+    """Masks and noise need not go together: with the exact posterior any way from noise to data ends in the truth."""
+    fine = TOY.distance(TOY.sample(_candi(independent=True), N, 256, path=path))
+    assert fine < floor + 0.006
+
+
+def test_independent_times_are_drawn_and_told(double):
+    method = _candi(independent=True)
+    state = method.corrupt(TOY.truth(4000, seed=0), torch.full((4000,), 0.3), Rng.from_seed(0))
+    u = state.u
+    assert abs(float(u.mean()) - 0.5) < 4 * (1 / 12 / 4000) ** 0.5  # uniform, whatever t is
+    assert not torch.equal(state.u, state.t)
+    open = ~state.known
+    size = (state.noisy - method.space.point(state.tokens)).square().mean(-1)
+    expected = method.sigma(u).square()[:, None].expand_as(size)
+    assert abs(float((size / expected)[open].mean()) - 1) < 0.02  # the noise is that of u: 7,000 vectors of dimension 6
+    torch.nn.init.normal_(method.level.mlp[2].weight)
+    other = State(state.t, state.known, state.tokens, state.values, noise_t=state.u.flip(0))
+    assert not torch.allclose(method.embed(state)[open], method.embed(other)[open])
+
+
+def test_the_path_is_an_option_of_independent_models_alone():
+    assert "path" not in _candi().options
+    assert _candi(independent=True).options["path"] == tuple(PATHS)
+    with pytest.raises(UserError, match="no sampling option 'path'"):
+        stepper(_candi(), path="early")
+    with pytest.raises(UserError, match="independent"):
+        CandiSettings(path="late")
 
 
 def test_ddim_beats_euler_at_four_steps(double):

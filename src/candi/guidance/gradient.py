@@ -38,6 +38,6 @@ class GradientGuidance:
             prediction = denoise(state)
             if self.reveal:
                 prediction = prediction.tilted(self.reveal * slope)
-            return prediction.pulled(over_positions(sigma(state.t).square()) * self.weight * space.image(slope))
+            return prediction.pulled(over_positions(sigma(state.u).square()) * self.weight * space.image(slope))
 
         return denoise_guided, step

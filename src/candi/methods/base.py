@@ -30,7 +30,7 @@ class Method(nn.Module, ABC):
     leave_one_out: ClassVar[bool] = False  # is the prediction p(x0_i | z_t without position i)?
     own_steps: ClassVar[bool] = False  # does the method itself decide how many steps a walk takes?
     symbols: ClassVar[int | None] = None  # what states are made of beside tokens, if they are discrete: 1 for a mask
-    options: ClassVar[Mapping[str, tuple[str, ...]]] = {}  # keywords of `step` and the values they take
+    options: Mapping[str, tuple[str, ...]] = {}  # keywords of `step` and the values they take
 
     def __init__(self, codebook: Codebook) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
 """CANDI: masking decides which positions stay clean, Gaussian noise corrupts the rest."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
@@ -9,6 +10,7 @@ from candi.codebook import Codebook
 from candi.errors import UserError
 from candi.kernels import gaussian, masked
 from candi.methods.base import Method, Predict
+from candi.nets.layers import Clock
 from candi.nets.places import Places
 from candi.nets.prediction import Prediction
 from candi.rng import Rng
@@ -19,13 +21,24 @@ from candi.spaces import SPACES, Space
 from candi.state import State
 from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
 
+# the time of the noise as a power of that of masking: together, noise gone early, noise kept late
+PATHS = {"diagonal": 1.0, "early": 2.0, "late": 0.5}
+
 
 class CANDI(Method):
-    """q(known) = Bernoulli(alpha(t)); x~ = point(x0) + sigma(t) noise where not known."""
+    """q(known) = Bernoulli(alpha(t)); x~ = point(x0) + sigma(u) noise where not known.
+
+    u = t, unless masking and noise are trained independently of each other: then u is a time of its own, the network is
+    told of it by the vector of a noisy position, and one model can be sampled along any path u(t) from noise to data.
+    """
 
     bound = False
     unbounded = "its Gaussian noise tells something of every token, so the loss can lie below -log p(x0)"
-    options: ClassVar = {"solver": tuple(SOLVERS), "inference": ("exact", "approximate")}
+    options: Mapping[str, tuple[str, ...]] = {
+        "solver": tuple(SOLVERS),
+        "inference": ("exact", "approximate"),
+        "path": tuple(PATHS),
+    }
 
     def __init__(
         self,
@@ -36,20 +49,29 @@ class CANDI(Method):
         alpha: Schedule | None = None,
         bias_weight: float = 0.5,
         exact_scale: bool = True,
+        independent: bool = False,
         solver: str = "ddim",
         inference: str = "exact",
+        path: str = "diagonal",
     ) -> None:
         super().__init__(codebook)
         self.space, self.sigma, self.alpha = space, sigma, alpha or LinearAlpha()
         self.bias_weight = bias_weight
         # paper: c_in = 1/sqrt(1 + sigma^2), whatever the size of the noise the network sees
         self.noise_power = space.power if exact_scale else 1.0
-        self.solver, self.inference = solver, inference
+        self.solver, self.inference, self.path = solver, inference, path
+        self.level: Clock | None = None
+        if independent:
+            self.level = Clock(codebook.width).quiet()
+        else:
+            self.options = {name: values for name, values in self.options.items() if name != "path"}
 
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
         known = masked.keep(self.alpha(t), x0.shape, rng)
         noise = self.space.noise(x0.shape, rng)
-        return State(t, known, x0, gaussian.corrupt(self.space.point(x0), self.sigma(t), noise))
+        u = t if self.level is None else rng.uniform(len(t), dtype=t.dtype)
+        values = gaussian.corrupt(self.space.point(x0), self.sigma(u), noise)
+        return State(t, known, x0, values, noise_t=None if self.level is None else u)
 
     def open_share(self, t: Times) -> Times:
         return 1 - self.alpha(t)
@@ -57,12 +79,17 @@ class CANDI(Method):
     def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
         t = torch.ones(len(x0), device=x0.device, dtype=self.codebook.weight.dtype)
         noise = self.space.noise(x0.shape, rng)
-        return State(t, known, x0, gaussian.corrupt(torch.zeros_like(noise), self.sigma(t), noise))
+        values = gaussian.corrupt(torch.zeros_like(noise), self.sigma(t), noise)
+        return State(t, known, x0, values, noise_t=None if self.level is None else t)
 
     def embed(self, state: State) -> Hidden:
-        """w_x where known, lambda b + (1 - lambda) c_in y elsewhere."""
-        scale = gaussian.precondition(self.sigma(state.t), self.noise_power)
-        noisy = torch.lerp(scale * self.space.hidden(state.noisy), self.codebook.blank(), self.bias_weight)
+        """w_x where known, lambda b + (1 - lambda) c_in y elsewhere; b tells of sigma where that has its own time."""
+        sigma = self.sigma(state.u)
+        scale = gaussian.precondition(sigma, self.noise_power)
+        blank = self.codebook.blank()
+        if self.level is not None:
+            blank = blank + self.level(sigma.log())[:, None]
+        noisy = torch.lerp(scale * self.space.hidden(state.noisy), blank, self.bias_weight)
         return torch.where(state.known[..., None], self.codebook.lookup(state.tokens), noisy)
 
     def clock(self, state: State) -> Times:
@@ -80,6 +107,7 @@ class CANDI(Method):
         rng: Rng,
         solver: str | None = None,
         inference: str | None = None,
+        path: str | None = None,
     ) -> State:
         """Reveal some positions by drawing their token; move the others along the Gaussian process.
 
@@ -97,8 +125,10 @@ class CANDI(Method):
             prediction = predict()
             drawn = prediction.at(everywhere).draw(rng)
             target = self.space.point(drawn)
-        values = moved(state, prediction, target, s, self.space, self.sigma, solver or self.solver, rng)
-        return State(s, known, torch.where(revealed, drawn, state.tokens), values)
+        u = s if self.level is None else s ** PATHS[path or self.path]
+        values = moved(state, prediction, target, u, self.space, self.sigma, solver or self.solver, rng)
+        tokens = torch.where(revealed, drawn, state.tokens)
+        return State(s, known, tokens, values, noise_t=None if self.level is None else u)
 
     def gaussian(self) -> tuple[Space, Schedule]:
         return self.space, self.sigma
@@ -107,7 +137,7 @@ class CANDI(Method):
         self.space.weights_changed()
 
     def log_likelihood(self, state: State) -> LogProbs:
-        noisy = self.space.log_density(state.noisy, self.sigma(state.t))
+        noisy = self.space.log_density(state.noisy, self.sigma(state.u))
         return certain(state, noisy)
 
     def decode(self, state: State) -> Tokens:
@@ -124,9 +154,11 @@ class CandiSettings:
         rank_max: Rank degradation of corrupted positions at t = 1, below 0.5.
         bias_weight: lambda, the share of the empty-position vector in a noisy input; 1 is masked diffusion.
         mask_power: k of the masking path rho = t^k: the share of corrupted positions at time t.
+        independent: Train masking and noise at times of their own, so that the model can be sampled along any path.
         precondition: Scale of noisy inputs: exact gives them unit size, paper divides by sqrt(1 + sigma^2).
         solver: How noisy positions move in a sampling step.
         inference: Whether they aim at the mean prediction (exact) or at one draw of it (approximate).
+        path: Of an independent model, whether noise goes with the masks (diagonal), earlier or later than they do.
     """
 
     space: Literal["auto", "onehot", "projected", "embedding"] = "auto"
@@ -134,13 +166,17 @@ class CandiSettings:
     rank_max: float = 0.25
     bias_weight: float = 0.5
     mask_power: float = 1.0
+    independent: bool = False
     precondition: Literal["exact", "paper"] = "exact"
     solver: Literal["ddim", "euler", "ancestral"] = "ddim"
     inference: Literal["exact", "approximate"] = "exact"
+    path: Literal["diagonal", "early", "late"] = "diagonal"
 
     def __post_init__(self) -> None:
         RankLinear(self.rank_min, self.rank_max)  # refuses a range that is none
         PowerAlpha(self.mask_power)
+        if self.path != "diagonal" and not self.independent:
+            raise UserError(f"The path {self.path!r} is for a model whose masking and noise are independent.")
         if not 0 <= self.bias_weight <= 1:
             raise UserError(f"The bias_weight must be in [0, 1], not {self.bias_weight}.")
 
@@ -155,6 +191,8 @@ class CandiSettings:
             alpha=LinearAlpha() if self.mask_power == 1 else PowerAlpha(self.mask_power),
             bias_weight=self.bias_weight,
             exact_scale=self.precondition == "exact",
+            independent=self.independent,
             solver=self.solver,
             inference=self.inference,
+            path=self.path,
         )

@@ -1,6 +1,6 @@
 """Continuous diffusion of tokens: Gaussian noise on every position, and no mask. See `onehot.py` and `embedding.py`."""
 
-from typing import ClassVar
+from collections.abc import Mapping
 
 import torch
 
@@ -22,7 +22,7 @@ class Continuous(Method):
 
     bound = False
     unbounded = "its loss is an unweighted cross-entropy, not the integral that bounds -log p(x0)"
-    options: ClassVar = {"solver": tuple(SOLVERS), "inference": ("exact", "approximate")}
+    options: Mapping[str, tuple[str, ...]] = {"solver": tuple(SOLVERS), "inference": ("exact", "approximate")}
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
 """DUO: uniform diffusion as the argmax of a Gaussian one, with the curriculum that this duality allows."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -89,7 +89,7 @@ class DUO(Method):
     bound = True
     leave_one_out = True
     symbols = 0
-    options: ClassVar = {"sampler": ("ancestral", "greedy")}
+    options: Mapping[str, tuple[str, ...]] = {"sampler": ("ancestral", "greedy")}
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """MDLM: masked diffusion. A position shows its token or nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 
@@ -25,7 +26,7 @@ class MDLM(Method):
     timed = False
     shows = False
     symbols = 1
-    options: ClassVar = {"order": ("random", "confidence", "entropy"), "remask": ("off", "on")}
+    options: Mapping[str, tuple[str, ...]] = {"order": ("random", "confidence", "entropy"), "remask": ("off", "on")}
 
     def __init__(
         self,

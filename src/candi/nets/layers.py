@@ -21,6 +21,14 @@ class Clock(nn.Module):
         self.register_buffer("frequencies", spread.exp(), persistent=False)
         self.mlp = nn.Sequential(nn.Linear(2 * waves, conditioning), nn.SiLU(), nn.Linear(conditioning, conditioning))
 
+    def quiet(self) -> "Clock":
+        """Says 0 until it has learned to say more."""
+        last = self.mlp[-1]
+        assert isinstance(last, nn.Linear)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        return self
+
     def forward(self, clock: Times) -> Float[Tensor, "B C"]:
         angle = clock[:, None] * self.frequencies
         conditioning: Tensor = self.mlp(torch.cat([angle.cos(), angle.sin()], dim=-1).to(clock.dtype))

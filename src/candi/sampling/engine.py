@@ -12,7 +12,7 @@ from candi.nets.prediction import Prediction
 from candi.state import State
 from candi.types import Hidden, Labels, Mask, Times, Tokens, Values
 
-Features = Callable[[Times, Mask, Tokens, Values | None, Labels | None], Hidden]
+Features = Callable[[Times, Mask, Tokens, Values | None, Times | None, Labels | None], Hidden]
 
 
 _REPLAYED = 2**14  # tokens in a batch; above, kernels are long and a graph's small gaps between them cost more
@@ -34,11 +34,13 @@ class Engine:
         self._features: Features = Replayed(_compiled(self._run), _REPLAYED) if compile else self._run
 
     def __call__(self, state: State, label: Labels | None = None) -> Prediction:
-        features = self._features(state.t, state.known, state.tokens, state.values, label)
+        features = self._features(state.t, state.known, state.tokens, state.values, state.noise_t, label)
         return Prediction(features, self.head, self.method.codebook.vocab_size, ~state.known)
 
-    def _run(self, t: Times, known: Mask, tokens: Tokens, values: Values | None, label: Labels | None) -> Hidden:
-        state = State(t, known, tokens, values)
+    def _run(
+        self, t: Times, known: Mask, tokens: Tokens, values: Values | None, noise_t: Times | None, label: Labels | None
+    ) -> Hidden:
+        state = State(t, known, tokens, values, noise_t=noise_t)
         features: Tensor = self.trunk(self.method.embed(state), self._clock(state), label=self._told(state, label))
         return features
 
@@ -62,8 +64,10 @@ class Replayed:
         self.function, self.most = function, most
         self.recordings: dict[tuple[object, ...], _Recording] = {}
 
-    def __call__(self, t: Times, known: Mask, tokens: Tokens, values: Values | None, label: Labels | None) -> Hidden:
-        inputs = (t, known, tokens, values, label)
+    def __call__(
+        self, t: Times, known: Mask, tokens: Tokens, values: Values | None, noise_t: Times | None, label: Labels | None
+    ) -> Hidden:
+        inputs = (t, known, tokens, values, noise_t, label)
         if tokens.numel() > self.most:
             return self.function(*inputs)
         key = tuple(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in inputs)

@@ -16,10 +16,10 @@ from candi.types import LogProbs, Mask, PerToken, Times, Values
 def moved(
     state: State, prediction: Prediction, target: Values, s: Times, space: Space, sigma: Schedule, solver: str, rng: Rng
 ) -> Values:
-    """The values of a state carried from t to s by a solver that aims at the target, pulled aside by guidance."""
+    """The values of a state carried to the noise of time s by a solver that aims at the target, pulled by guidance."""
     if prediction.pull is not None:
         target = target + prediction.pull
-    return SOLVERS[solver](state.noisy, target, sigma(state.t), sigma(s), lambda: space.noise(state.known.shape, rng))
+    return SOLVERS[solver](state.noisy, target, sigma(state.u), sigma(s), lambda: space.noise(state.known.shape, rng))
 
 
 def certain(state: State, log_likelihood: LogProbs) -> LogProbs:

@@ -83,7 +83,7 @@ def trace(model: Model, options: Mapping[str, Any], number: int = 0, alternative
         tokens = method.decode(state)[0]
         yield Moment(
             step, steps, float(state.t[0]),
-            None if gaussian is None else float(gaussian[1](state.t)[0]),
+            None if gaussian is None else float(gaussian[1](state.u)[0]),
             (tokens if method.shows else tokens.masked_fill(~known, -1)).cpu(),
             kinds.cpu(), guesses[0] if guesses else None,
         )  # fmt: skip
