@@ -147,12 +147,11 @@ def test_a_label_that_all_or_none_have_is_refused(corpus, tmp_path):
 
 
 def test_without_rdkit_the_rest_works_and_says_what_to_install(corpus, tmp_path, monkeypatch, capsys):
-    for module in ("candi.data.molecules", "candi.data.labels"):
-        monkeypatch.setattr(f"{module}.HAS_RDKIT", False)
+    monkeypatch.setattr("candi.data.molecules.HAS_RDKIT", False)
     tokenizer = Tokenizer.smiles(corpus.pieces())
     assert len(load_documents(corpus, tokenizer, 14, tmp_path, molecules=True, skip_bad=False).tokens) == 8
     with pytest.raises(UserError, match=r"needs RDKit; get it with pip install 'candi\[molecules\]'"):
-        Label.of("qed:top")
+        Label.of("qed:top").of_corpus(corpus, tmp_path)
     for command in (
         ["guide", "x", "--label", "1"],
         ["frontier", "x", "--out", str(tmp_path / "o"), "--molecules", "qed"],

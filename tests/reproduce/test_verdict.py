@@ -45,12 +45,23 @@ def test_a_pair_is_read_from_either_side():
     claim = Claim("", "s", "a", "b")
     mine, theirs = _found(claim, _pair("a", "b", 0.8, 0.9)), _found(claim, _pair("b", "a", 1 / 0.9, 1 / 0.8))
     assert mine[0].verdict == theirs[0].verdict == AGREES
-    assert mine[0].ratio == pytest.approx(theirs[0].ratio)
+    assert mine[0].value == pytest.approx(theirs[0].value)
 
 
 def test_perplexity_is_told_as_it_is():
     (finding,) = _found(Claim("", "s", "a", "b"), _pair("a", "b", 0.8, 0.9), axes=Axes("entropy", "perplexity"))
     assert (finding.low, finding.high) == pytest.approx((0.8, 0.9))
+
+
+def test_a_property_is_told_by_its_difference():
+    """Its cost is exp(-property): half as dear is log 2 more of it."""
+    axes = Axes("unique_molecules", "property")
+    (finding,) = _found(Claim("", "s", "a", "b"), _pair("a", "b", 0.4, 0.5), axes=axes)
+    assert finding.verdict == AGREES
+    assert (finding.low, finding.high) == pytest.approx((math.log(2), -math.log(0.4)))
+    near = Claim("", "s", "a", "b", margin=0.05)
+    assert _found(near, _pair("a", "b", 1.0, math.exp(0.04)), axes=axes)[0].verdict == AGREES
+    assert _found(near, _pair("a", "b", math.exp(0.06), 2.0), axes=axes)[0].verdict == DISAGREES
 
 
 def test_no_shared_range_and_no_pair():

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from io import TextIOWrapper
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -91,6 +92,16 @@ class Corpus:
     def column(self) -> str:
         """Where the text stands in a table."""
         return PACKAGED[self.source][2] if self.source in PACKAGED else self.field
+
+    def has(self, column: str) -> bool:
+        """Whether its rows have such a column."""
+        if self.source == PYDOC:
+            return False
+        kind = _kind(self.files[0])
+        if kind not in _TABLE and kind not in _JSON:
+            return False
+        rows = self._table_rows(self.files[0]) if kind in _TABLE else _json(self.files[0])
+        return any(column in row for _, row in islice(rows, 1))
 
     def table(self, column: str) -> Iterator[str]:
         """Another column of the same rows, of tables and JSON lines."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from candi.data.corpus import Corpus
-from candi.data.molecules import HAS_RDKIT, PROPERTIES, need_rdkit, property_values
+from candi.data.molecules import property_values
 from candi.errors import UserError
 
 _TOP = 0.1
@@ -29,8 +29,6 @@ class Label:
         )
         if found is None:
             raise UserError(f"{spec!r} is no label; write a property and a rule, as qed:top or rings>=2.")
-        if found["name"] in PROPERTIES and not HAS_RDKIT:
-            need_rdkit(f"The property {found['name']}")
         return cls(found["name"], None if found["top"] else float(found["value"]))
 
     def __str__(self) -> str:

@@ -103,8 +103,8 @@ def properties(smiles: Iterable[str], name: str) -> NDArray[np.float64]:
 
 
 def property_values(corpus: Corpus, name: str, folder: Path) -> NDArray[np.float64]:
-    """A property of every document: of RDKit, computed once and kept, or a column of the corpus."""
-    if name not in PROPERTIES:
+    """A property of every document: a column of the corpus, or what RDKit computes, once, and kept."""
+    if name not in PROPERTIES or corpus.has(name):
         return _column(corpus, name)
     key = "\n".join(("property 1", corpus.fingerprint, name, rdkit_version()))
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.property.npy"

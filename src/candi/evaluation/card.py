@@ -43,6 +43,11 @@ class Point:
     precision: str
     guidance: Mapping[str, Any] | None = None  # classifier, its content, target, weight, reveal
 
+    @classmethod
+    def of(cls, card: Card) -> "Point":
+        """What a card was asked for."""
+        return cls(**{field.name: card[field.name] for field in dataclasses.fields(cls)})
+
     @property
     def key(self) -> str:
         """A name for its files. The run may be renamed; its checkpoint is what counts."""

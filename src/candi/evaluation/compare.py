@@ -151,8 +151,11 @@ class Comparison:
         return diversity, f"mean {name} of the valid molecules" if self.axes.quality == "property" else quality
 
 
-def compare(lines: Sequence[Line], axes: Axes, draws: int = 500) -> Comparison:
-    """Refuses points whose cards disagree in what must agree, naming the field."""
+def compare(lines: Sequence[Line], axes: Axes, draws: int = 500, pooled: bool = False) -> Comparison:
+    """Refuses points whose cards disagree in what must agree, naming the field.
+
+    Guided points of several temperatures are a curve for each temperature, or pooled into one of the best of all.
+    """
     lines = list({line["key"]: line for line in lines}.values())
     notes, usable = [], []
     for line in lines:
@@ -172,7 +175,7 @@ def compare(lines: Sequence[Line], axes: Axes, draws: int = 500) -> Comparison:
     must_agree(cards, dict.fromkeys(field for measure in axes.measures for field in measure.agree))
     for run in dict.fromkeys(card["run"] for card in cards):
         must_agree([card for card in cards if card["run"] == run], ("checkpoint", "seed"))
-    curves = _curves(usable, axes, draws)
+    curves = _curves(usable, axes, draws, pooled)
     counts = sorted({curve.steps for curve in curves if not curve.steps_fixed}) or [curves[0].steps]
     some = [[curve for curve in curves if curve.steps_fixed or curve.steps == steps] for steps in counts]
     groups = [Group(steps, group, _pairs(group), _rankings(group)) for steps, group in zip(counts, some, strict=True)]
@@ -204,12 +207,12 @@ def moved_by(card: Mapping[str, Any]) -> str:
     return f"weight {_place(card):g}" if card.get("guidance") else f"temperature {_place(card):g}"
 
 
-def _curves(lines: Sequence[Line], axes: Axes, draws: int) -> list[Curve]:
+def _curves(lines: Sequence[Line], axes: Axes, draws: int, pooled: bool) -> list[Curve]:
     """In order of appearance. What a run was sampled with is named where there are several ways."""
     grouped: dict[tuple[str, int, str], list[Line]] = {}
     for line in lines:
         card = line["card"]
-        grouped.setdefault((card["run"], card["steps"], _way(card)), []).append(line)
+        grouped.setdefault((card["run"], card["steps"], _way(card, pooled)), []).append(line)
     several = {run for run, _, way in grouped for other, _, else_ in grouped if run == other and way != else_}
     return [
         Curve(
@@ -224,13 +227,13 @@ def _curves(lines: Sequence[Line], axes: Axes, draws: int) -> list[Curve]:
     ]
 
 
-def _way(card: Mapping[str, Any]) -> str:
+def _way(card: Mapping[str, Any], pooled: bool) -> str:
     """All but steps and what moves along the curve: the temperature, or the weight of guidance if there is some."""
     cuts = {name: card[name] for name in ("top_k", "nucleus") if card[name] is not None}
     guidance = card.get("guidance")
     by = []
     if guidance:
-        cuts |= {"temperature": card["temperature"]}
+        cuts |= {} if pooled else {"temperature": card["temperature"]}
         cuts |= {"reveal": guidance["reveal"]} if guidance["reveal"] else {}
         by = [f"{guidance['classifier']} {guidance['target']}"]
     return ", ".join([*card["options"].values(), *by, *(f"{name} {value:g}" for name, value in cuts.items())])

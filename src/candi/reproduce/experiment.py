@@ -14,6 +14,7 @@ from candi.evaluation.card import fingerprint
 from candi.evaluation.compare import Axes
 from candi.methods import METHODS
 from candi.nets.transformer import TrunkSettings
+from candi.training.classifier import ClassifierSettings
 from candi.training.settings import TrainSettings
 
 SCALES = ("toy", "small", "paper")
@@ -21,13 +22,21 @@ SCALES = ("toy", "small", "paper")
 
 @dataclass(frozen=True)
 class Grid:
-    """A sweep: runs x steps x temperatures x options of sampling."""
+    """A sweep: runs x steps x temperatures x options of sampling, and of molecules x weights of guidance.
+
+    `property` is what is measured of molecules; `classifiers` says which one guides which run; `reveals` how much it
+    tilts what is revealed.
+    """
 
     title: str
     runs: list[str] = field(default_factory=list)
     options: dict[str, list[str]] = field(default_factory=dict)
     steps: list[int] = field(default_factory=list)
     temperatures: list[float] = field(default_factory=list)
+    property: str | None = None
+    classifiers: dict[str, str] = field(default_factory=dict)
+    weights: list[float] = field(default_factory=list)
+    reveals: list[float] = field(default_factory=lambda: [0.0])
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,8 @@ class _Scale:
     temperatures: list[float]
     n: int
     data: str | None = None
+    classify: dict[str, Any] = field(default_factory=dict)
+    weights: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,7 @@ class _File:
     sweeps: dict[str, Any]
     claims: list[Any]
     scales: dict[str, Any]
+    classifiers: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,7 @@ class Experiment:
     data: str | None
     runs: Mapping[str, Mapping[str, Any]]
     grids: Mapping[str, Grid]
+    classifiers: Mapping[str, Mapping[str, Any]]
     claims: Sequence[Claim]
     n: int
 
@@ -110,6 +123,14 @@ class Experiment:
         fixed = {"data": data, "out": out, "model": trunk, "settings": options}
         return from_json(TrainSettings, {**values, **fixed}, where)
 
+    def classifier(self, name: str, run: Path, data: str, out: Path) -> ClassifierSettings:
+        """Of the training of a classifier for a run."""
+        where = f"{self.name}, classifier {name}"
+        values = dict(self.classifiers[name])
+        trunk = from_json(TrunkSettings, values.pop("model", {}), f"{where}, model")
+        fixed = {"run": str(run), "data": data, "out": out, "model": trunk}
+        return from_json(ClassifierSettings, {**values, **fixed}, where)
+
     def training_plan(self, run: str, data: str) -> str:
         """Of what decides a run's weights: a ledger's entry of another plan does not count."""
         return fingerprint([self.runs[run], data])
@@ -117,7 +138,12 @@ class Experiment:
     def sweep_plan(self, run: str, sweep: str, data: str) -> str:
         """Of what decides the points of a run in a sweep."""
         grid = self.grids[sweep]
-        return fingerprint([self.training_plan(run, data), grid.options, grid.steps, grid.temperatures, self.n])
+        plan = [self.training_plan(run, data), grid.options, grid.steps, grid.temperatures, self.n]
+        if grid.property is not None:
+            judge = grid.classifiers.get(run)
+            guide = None if judge is None else self.classifiers[judge]
+            plan += [grid.property, guide, grid.weights if guide else [], grid.reveals if guide else []]
+        return fingerprint(plan)
 
 
 def experiments() -> dict[str, Path]:
@@ -163,13 +189,21 @@ def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
             grid.options,
             grid.steps or size.steps,
             grid.temperatures or size.temperatures,
+            grid.property,
+            {run: name for run, name in grid.classifiers.items() if run in size.runs},
+            grid.weights or size.weights,
+            grid.reveals,
         )
+        for judge in grids[sweep].classifiers.values():
+            if judge not in file.classifiers:
+                raise UserError(f"{where}, sweep {sweep}: {unknown('classifier', judge, file.classifiers)}")
     axes = Axes(file.diversity, file.quality)
     _ = axes.measures  # refuses unknown ones
     return Experiment(
         name=name, scale=scale, title=file.title, question=file.question, figure=file.figure, about=size.about,
         axes=axes, text=file.data, data=size.data, n=size.n, grids=grids,
         runs={run: _merged(file.train, size.train, file.runs[run]) for run in size.runs},
+        classifiers={name: _merged(size.classify, values) for name, values in file.classifiers.items()},
         claims=[
             claim
             for number, values in enumerate(file.claims, 1)

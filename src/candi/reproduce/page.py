@@ -9,7 +9,7 @@ from candi.evaluation.compare import Comparison, compare
 from candi.evaluation.table import read_lines
 from candi.files import write_text
 from candi.report.tables import caution, matched_rows, table
-from candi.reproduce.experiment import SCALES, Experiment, experiments, read
+from candi.reproduce.experiment import SCALES, Claim, Experiment, experiments, read
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.reproduce import LEDGER
 from candi.reproduce.verdict import MISSING, findings, verdict
@@ -21,10 +21,10 @@ points with their cards, and a ledger of what was trained, where and for how lon
 
     candi reproduce NAME --scale paper|small|toy --data FILE
 
-A claim of the paper is held against whole frontiers. The ratio is taken at the same diversity and averaged over the
-range that both curves reach; in brackets its 95% interval over samples. *agrees*: the interval lies where the claim
-says; *disagrees*: it lies elsewhere; *not settled*: it reaches across. One training run stands behind every curve, so
-an interval says nothing about other seeds of training."""
+A claim of the paper is held against whole frontiers. The ratio (of properties the difference) is taken at the same
+diversity and averaged over the range that both curves reach; in brackets its 95% interval over samples. *agrees*: the
+interval lies where the claim says; *disagrees*: it lies elsewhere; *not settled*: it reaches across. One training run
+stands behind every curve, so an interval says nothing about other seeds of training."""
 
 
 def write(results: Path, docs: Path) -> Path:
@@ -41,7 +41,7 @@ def write(results: Path, docs: Path) -> Path:
 def comparisons(experiment: Experiment, folder: Path) -> dict[str, Comparison]:
     """Of every sweep that has points."""
     return {
-        name: compare(read_lines(folder / f"{name}.jsonl"), experiment.axes)
+        name: compare(read_lines(folder / f"{name}.jsonl"), experiment.axes, pooled=True)
         for name in experiment.grids
         if (folder / f"{name}.jsonl").exists()
     }
@@ -52,11 +52,20 @@ def judged(experiment: Experiment, found: dict[str, Comparison]) -> list[list[st
     rows = []
     for claim in experiment.claims:
         some = findings(claim, found[claim.sweep]) if claim.sweep in found else []
-        asked = f"{experiment.axes.quality.replace('_', ' ')} of {claim.first} / {claim.second}"
-        limit = f"level within {100 * claim.margin:g}%" if claim.level else f"at most {100 * claim.margin:g}% behind"
+        asked, limit = _asked(experiment, claim)
         measured = MISSING if verdict(some) == MISSING else "; ".join(map(str, some))
-        rows.append([claim.paper, f"{asked} ({limit if claim.margin else 'ahead'}): {measured}", verdict(some)])
+        rows.append([claim.paper, f"{asked} ({limit}): {measured}", verdict(some)])
     return rows
+
+
+def _asked(experiment: Experiment, claim: Claim) -> tuple[str, str]:
+    """What is compared, and what the claim makes of it."""
+    additive = experiment.axes.measures[1].additive
+    quality = experiment.grids[claim.sweep].property or experiment.axes.quality.replace("_", " ")
+    asked = f"{quality} of {claim.first} {'minus that of' if additive else '/'} {claim.second}"
+    size = f"{claim.margin:g}" if additive else f"{100 * claim.margin:g}%"
+    limit = f"level within {size}" if claim.level else f"at most {size} behind" if claim.margin else "ahead"
+    return asked, limit
 
 
 def _found(results: Path) -> Iterator[tuple[Path, Experiment]]:

@@ -14,14 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from candi.data.corpus import Corpus
+from candi.data.molecules import HAS_RDKIT
 from candi.errors import unknown
+from candi.evaluation.card import Point
 from candi.evaluation.measures import measure_named
+from candi.evaluation.samples import Samples
 from candi.evaluation.sweep import Sweep, SweepSettings
-from candi.evaluation.table import Line, read_lines, write_lines
+from candi.evaluation.table import Line, measured, read_lines, write_lines
+from candi.files import write_text
 from candi.loading import device_named
 from candi.machine import fresh, machine
-from candi.reproduce.experiment import Experiment
+from candi.reproduce.experiment import Experiment, Grid
 from candi.reproduce.ledger import Ledger
+from candi.training.classifier import train_classifier
 from candi.training.loop import train
 
 LEDGER = "ledger.jsonl"
@@ -46,18 +51,25 @@ class Reproduction:
         for run in only:
             if run not in self.experiment.runs:
                 raise unknown("run", run, self.experiment.runs)
+        self._measure()
         data = Corpus(self.data).fingerprint
         for run in only or self.experiment.runs:
             plans = {name: self.experiment.sweep_plan(run, name, data) for name in self.experiment.grids_of(run)}
-            missing = [name for name, plan in plans.items() if not self.ledger.done(f"sweep {name}", run, plan)]
+            missing = [name for name, plan in plans.items() if not self._done(name, run, plan)]
             if not missing:
                 _say(f"{run}: done before")
                 continue
             with fresh():
                 self._train(run, self.experiment.training_plan(run, data))
+            with fresh():
+                self._classify(run, missing)
             for name in missing:
                 with fresh():
                     self._sweep(run, name, plans[name])
+
+    def _done(self, name: str, run: str, plan: str) -> bool:
+        """Measured, or made and set aside to be measured."""
+        return any(self.ledger.done(f"{stage} {name}", run, plan) for stage in ("sweep", "samples"))
 
     def _train(self, run: str, plan: str) -> None:
         _say(f"{run}: training")
@@ -76,20 +88,69 @@ class Reproduction:
     def _sweep(self, run: str, name: str, plan: str) -> None:
         grid = self.experiment.grids[name]
         _say(f"{run}: {grid.title}")
-        start, axes = time.monotonic(), self.experiment.axes
-        lines = Sweep(
+        start = time.monotonic()
+        sweeps = [Sweep(settings) for settings in self._settings(run, grid)]
+        lines = [line for sweep in sweeps for line in sweep.go()]
+        if grid.property is None or HAS_RDKIT:
+            self._keep(run, name, lines)
+            stage = f"sweep {name}"
+        else:  # measured later, where there is RDKit
+            self._set_aside(run, name, sweeps)
+            stage = f"samples {name}"
+        self.ledger.write(stage, run, plan, **self._stamp(time.monotonic() - start), points=len(lines))
+
+    def _settings(self, run: str, grid: Grid) -> list[SweepSettings]:
+        """One for each tilt of what is revealed."""
+        axes, judge = self.experiment.axes, grid.classifiers.get(run)
+        return [
             SweepSettings(
                 runs=[str(self.work / run)], out=self.work / "sweep", steps=grid.steps,
                 temperatures=grid.temperatures, options=grid.options, n=self.experiment.n, device=self.device,
                 words=self.data if "words" in axes.diversity + axes.quality else None,
+                molecules=grid.property if HAS_RDKIT else None,
+                classifiers=() if judge is None else [str(self.work / "classifiers" / judge)],
+                weights=grid.weights or [1.0], reveal=reveal,
             )
-        ).go()  # fmt: skip
-        kept = [self._slim(line) for line in lines]
+            for reveal in (grid.reveals if judge is not None else [0.0])
+        ]  # fmt: skip
+
+    def _keep(self, run: str, name: str, lines: Sequence[Line]) -> None:
+        """The points of a run in the place of those it had before."""
         file = self.results / f"{name}.jsonl"
         others = [line for line in read_lines(file) if line["card"]["run"] != run] if file.exists() else []
         order = list(self.experiment.runs)
-        write_lines(file, sorted(others + kept, key=lambda line: _place(order, line)))
-        self.ledger.write(f"sweep {name}", run, plan, **self._stamp(time.monotonic() - start), points=len(kept))
+        kept = [*others, *(self._slim(line) for line in lines)]
+        write_lines(file, sorted(kept, key=lambda line: _place(order, line)))
+
+    def _set_aside(self, run: str, name: str, sweeps: Sequence[Sweep]) -> None:
+        files = [sweep.sample_file(point) for sweep in sweeps for _, point in sweep.points]
+        records = [vars(Samples.read(file)) for file in files]
+        write_text(self.results / f"{name}.{run}.samples.jsonl", "".join(json.dumps(one) + "\n" for one in records))
+
+    def _measure(self) -> None:
+        """What was set aside, here where there is RDKit."""
+        for name, grid in self.experiment.grids.items():
+            for run in grid.runs:
+                file = self.results / f"{name}.{run}.samples.jsonl"
+                entry = self.ledger.find(f"samples {name}", run)
+                if not file.exists() or entry is None or not HAS_RDKIT:
+                    continue
+                _say(f"{run}: measuring what was made elsewhere, {grid.title}")
+                samples = [Samples(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+                lines = [measured(Point.of(one.card), one, {}, measured_property=grid.property) for one in samples]
+                self._keep(run, name, lines)
+                done = {key: value for key, value in entry.items() if key not in ("stage", "run", "plan")}
+                self.ledger.write(f"sweep {name}", run, entry["plan"], **done)
+                file.unlink()
+
+    def _classify(self, run: str, names: Sequence[str]) -> None:
+        """The classifiers that guide a run in its sweeps."""
+        judges = [self.experiment.grids[name].classifiers.get(run) for name in names]
+        for judge in dict.fromkeys(judge for judge in judges if judge is not None):
+            _say(f"{run}: training the classifier {judge}")
+            train_classifier(
+                self.experiment.classifier(judge, self.work / run, self.data, self.work / "classifiers" / judge)
+            )
 
     def _slim(self, line: Line) -> Line:
         """A point with those columns that the bands of the figure are made of."""

@@ -12,18 +12,22 @@ AGREES, DISAGREES, OPEN, MISSING = "agrees", "disagrees", "not settled", "not me
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim at one number of steps. `ratio` is quality over quality at the same diversity, with its 95% interval."""
+    """A claim at one number of steps.
+
+    `value` is quality over quality at the same diversity, or quality minus quality of what is compared by difference,
+    with its 95% interval.
+    """
 
     steps: int
     verdict: str
-    ratio: float = math.nan
+    value: float = math.nan
     low: float = math.nan
     high: float = math.nan
 
     def __str__(self) -> str:
-        if not math.isfinite(self.ratio):
+        if not math.isfinite(self.value):
             return f"{self.steps} steps: {self.verdict}"
-        return f"{self.steps} steps: {self.ratio:.3f} ({self.low:.3f} to {self.high:.3f})"
+        return f"{self.steps} steps: {self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
 def findings(claim: Claim, comparison: Comparison) -> list[Finding]:
@@ -61,10 +65,14 @@ def _judge(claim: Claim, pair: Pair, steps: int, axes: Axes) -> Finding:
     costs = found.ratio, found.ratio_low, found.ratio_high
     if pair.first != claim.first:
         costs = 1 / costs[0], 1 / costs[2], 1 / costs[1]
-    most, least = 1 + claim.margin, 1 / (1 + claim.margin) if claim.level else 0.0
+    measure = axes.measures[1]
+    most = math.exp(claim.margin) if measure.additive else 1 + claim.margin
+    least = 1 / most if claim.level else 0.0
     inside = least <= costs[1] and (costs[2] <= most if claim.margin else costs[2] < 1)
     outside = costs[1] > most or costs[2] < least
     told = AGREES if inside else DISAGREES if outside else OPEN
-    if axes.measures[1].higher_is_better:
+    if measure.additive:  # cost is exp(-quality)
+        return Finding(steps, told, *(-math.log(cost) for cost in (costs[0], costs[2], costs[1])))
+    if measure.higher_is_better:
         costs = 1 / costs[0], 1 / costs[2], 1 / costs[1]
     return Finding(steps, told, *costs)

@@ -1,0 +1,78 @@
+"""The experiment of guided molecules at toy scale: classifiers, guidance, and measuring where there is RDKit."""
+
+import json
+
+import numpy as np
+import pytest
+
+from candi.cli import main
+from candi.data.corpus import Corpus
+from candi.data.labels import Label
+from candi.evaluation.table import read_lines
+from candi.reproduce import reproduce
+from candi.reproduce.ledger import Ledger
+
+pytest.importorskip("rdkit")
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    random = np.random.default_rng(0)
+    chains = ["".join(random.choice(list("CCNO"), size)) for size in random.integers(1, 8, 150)]
+    rings = ["C1" + "".join(random.choice(list("CCN"), size)) + "C1" for size in random.integers(1, 6, 150)]
+    path = tmp_path_factory.mktemp("data") / "some.smi"
+    path.write_text("\n".join(chains + rings) + "\n")
+    return path
+
+
+def _reproduce(folder, data):
+    main(["reproduce", "molecules", "--scale", "toy", "--data", str(data), "--out", str(folder / "work"), "--results",
+          str(folder / "results"), "--device", "cpu"])  # fmt: skip
+    return folder / "results" / "molecules-toy"
+
+
+@pytest.fixture(scope="module")
+def whole(data, tmp_path_factory, cache):
+    return _reproduce(tmp_path_factory.mktemp("whole"), data)
+
+
+def test_guided_points_of_every_weight_temperature_and_tilt(whole):
+    lines = read_lines(whole / "qed.jsonl")
+    seen = {(c["run"], c["temperature"], c["guidance"]["weight"]) for c in (line["card"] for line in lines)}
+    assert seen == {(run, t, w) for run in ("candi", "mdlm") for t in (0.7, 1.0) for w in (0.0, 3.0)}
+    assert {line["card"]["guidance"]["noise"] for line in lines} == {None, "mdlm"}  # clean, and noise-aware
+    assert {line["card"]["guidance"]["reveal"] for line in read_lines(whole / "tilted-qed.jsonl")} == {0.0, 0.5, 1.0}
+    assert all({"is_molecule", "property"} == set(line["columns"]) for line in lines)
+
+
+def test_what_is_made_without_rdkit_is_measured_where_there_is_some(whole, data, tmp_path, monkeypatch):
+    """The same points, whether they were measured at once or set aside first."""
+    monkeypatch.setattr(reproduce, "HAS_RDKIT", False)
+    with pytest.raises(SystemExit):  # nothing can be compared yet, and the command says so
+        _reproduce(tmp_path, data)
+    results = tmp_path / "results" / "molecules-toy"
+    aside = sorted(path.name for path in results.glob("*.samples.jsonl"))
+    assert aside == ["qed.candi.samples.jsonl", "qed.mdlm.samples.jsonl", "tilted-qed.candi.samples.jsonl"]
+    assert not (results / "qed.jsonl").exists()
+    monkeypatch.setattr(reproduce, "HAS_RDKIT", True)
+    _reproduce(tmp_path, data)
+    assert not list(results.glob("*.samples.jsonl"))
+    for name in ("qed", "tilted-qed"):
+        mine, theirs = (
+            {line["key"]: line["measures"] for line in read_lines(f / f"{name}.jsonl")} for f in (results, whole)
+        )
+        assert mine == theirs
+    assert Ledger(results / "ledger.jsonl").find("sweep qed", "mdlm")["points"] == 4
+
+
+def test_a_column_of_the_table_goes_before_rdkit(tmp_path):
+    """So that labels can be made on a machine that has no RDKit."""
+    (tmp_path / "t.csv").write_text("text,qed\nCC,0.9\nCCC,0.1\nCCO,0.2\n")
+    labels, _ = Label.of("qed>=0.5").of_corpus(Corpus(str(tmp_path / "t.csv")), tmp_path)
+    assert labels.tolist() == [1, 0, 0]
+    rows = [{"text": "CC", "rings": 3}, {"text": "C", "rings": 0}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert Label.of("rings>=1").of_corpus(Corpus(str(tmp_path / "t.jsonl")), tmp_path)[0].tolist() == [1, 0]
+    assert not Corpus(str(tmp_path / "t.csv")).has("rings")
+    assert not Corpus("pydoc").has("qed")
