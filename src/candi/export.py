@@ -3,10 +3,12 @@
 import csv
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 
 from candi.config import read_json
 from candi.data.corpus import Corpus
@@ -16,10 +18,11 @@ from candi.evaluation.wordfilter import WordFilter
 from candi.evaluation.words import words_of
 from candi.files import sha256, write_text
 from candi.loading import locate
-from candi.model import CONFIG, WEIGHTS, read_model, write_model
+from candi.model import CONFIG, WEIGHTS, Model, read_model, write_model
 from candi.nets.transformer import parameter_count
 from candi.report.tables import table
-from candi.shipped import CARD, WORDS
+from candi.shipped import CARD, CLASSIFIERS, WORDS
+from candi.training.classifier import check_classifier, load_classifier
 
 README = "README.md"
 _SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecules", "unique_molecules", "property")
@@ -28,8 +31,12 @@ _SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecul
 def export(
     source: str, out: Path, about: Mapping[str, str], points: Path | None = None,
     recommended: Mapping[str, Any] | None = None, words: str | None = None,
+    classifiers: Mapping[str, str] | None = None,
 ) -> Path:  # fmt: skip
-    """`about` holds title, data and licence. What is packed already can be packed again, with measures this time."""
+    """`about` holds title, data and licence. What is packed already can be packed again, with measures this time.
+
+    `classifiers` are folders by the name of the property that they guide to.
+    """
     folder = locate(source)
     model = read_model(folder)
     before = read_json(folder / CARD) if (folder / CARD).exists() else {}
@@ -44,6 +51,8 @@ def export(
         raise UserError(
             f"{points} holds points of other weights ({strangers[0]}); pack the run first, then sweep what was packed."
         )
+    for name, judge in (classifiers or {}).items():
+        _pack_classifier(judge, out / CLASSIFIERS / name, model)
     if words is not None:
         WordFilter.of(words_of(Corpus(words))).write(out / WORDS)
     card = {
@@ -60,6 +69,14 @@ def export(
     write_text(out / CARD, json.dumps(card, indent=1) + "\n")
     write_text(out / README, readme(card, read_json(out / CONFIG)))
     return out
+
+
+def _pack_classifier(source: str, out: Path, model: Model) -> None:
+    network, config = load_classifier(source, torch.device("cpu"))
+    check_classifier(config, source, model.denoiser.method, model.config.method, model.tokenizer.fingerprint)
+    out.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.to(torch.bfloat16) for name, tensor in network.state_dict().items()}, out / WEIGHTS)
+    write_text(out / CONFIG, json.dumps(asdict(config), indent=1) + "\n")
 
 
 def _training(run: Path, checkpoint: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from candi.errors import UserError
 
 CARD = "card.json"  # what a model was made of, how well it does, what it should be sampled with
 WORDS = "words.bloom"  # the words of its data
+CLASSIFIERS = "classifiers"  # those that can guide it, each under the name of its property
 
 
 def shipped() -> dict[str, Path]:

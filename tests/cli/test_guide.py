@@ -71,6 +71,39 @@ def test_a_clean_classifier_steers_and_its_results_are_whole(place, capsys):
     assert {row["novel"] for row in table if row["smiles"]} <= {"true", "false"}
 
 
+def test_a_packed_classifier_guides_by_the_name_of_its_property(place, tmp_path, capsys):
+    """Weights in half the bytes, the same steering."""
+    packed = tmp_path / "mols"
+    judge = f"rings={place / 'clean'}"
+    main(
+        [
+            "export",
+            str(place / "candi"),
+            "--out",
+            str(packed),
+            "--classifiers",
+            judge,
+            "--steps",
+            "12",
+            "--temperature",
+            "0.9",
+        ]
+    )
+    size = (packed / "classifiers" / "rings" / "model.safetensors").stat().st_size
+    whole = load_classifier(str(place / "clean"), torch.device("cpu"))[0]
+    assert size < 2.2 * sum(parameter.numel() for parameter in whole.parameters()) + 5000
+    out = ["--n", "32", "--device", "cpu", "--out", str(tmp_path / "out")]
+    main(["guide", str(packed), "--property", "rings", "--weight", "30", *out])
+    assert "12 steps" in (tmp_path / "out" / "molecules.html").read_text()  # as recommended
+    for wrong, complaint in ((["--property", "qed"], "no packed classifier 'qed'"), ([], "Say by what to guide")):
+        with pytest.raises(SystemExit):
+            main(["guide", str(packed), *wrong, *out])
+        assert complaint in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["guide", str(place / "mdlm"), "--property", "rings", *out])
+    assert "came without classifiers" in capsys.readouterr().err
+
+
 def test_discrete_guidance_steers_too(place):
     noisy = ["--classifier", str(place / "noisy")]
     means = [np.mean(_rings(place, *noisy, "--weight", str(weight), run="mdlm")) for weight in (0, 3)]

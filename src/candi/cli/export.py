@@ -1,5 +1,6 @@
 """candi export"""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,9 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--points", type=Path | None, default=None, help="points.jsonl of a sweep of what was packed: "
                        "its measures go into the card.")  # fmt: skip
     flags.add_argument("--words", type=str | None, default=None, help="Text whose words are packed as a filter.")
+    flags.add_argument(
+        "--classifiers", type=str | None, default=None, help="Packed with it, as qed=FOLDER,rings=FOLDER."
+    )
     flags.add_argument("--steps", type=int | None, default=None, help="Steps that the model recommends.")
     flags.add_argument("--temperature", type=float | None, default=None, help="Temperature that it recommends.")
     for name, values in method_options().items():
@@ -27,8 +31,16 @@ def run(arguments: Sequence[str]) -> None:
     names = ("steps", "temperature", *method_options())
     recommended = {name: given[name] for name in names if given[name] is not None}
     about = {name: given[name] for name in ("title", "data", "licence")}
+    judges = dict(_pair(part) for part in given.classifiers.split(",")) if given.classifiers else {}
     try:
-        folder = export(given.run, given.out, about, given.points, recommended, given.words)
+        folder = export(given.run, given.out, about, given.points, recommended, given.words, judges)
     except OSError as error:
         raise UserError(f"{given.out} cannot be written ({error}); choose another --out.") from None
     print(f"Packed into {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}.")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, folder = text.partition("=")
+    if not equals or not re.fullmatch(r"\w+", name):
+        raise UserError(f"{text!r} names no classifier; write it as PROPERTY=FOLDER.")
+    return name, folder

@@ -18,9 +18,10 @@ from candi.data.molecules import PROPERTIES, canonical_corpus, need_rdkit, prope
 from candi.errors import UserError, unknown
 from candi.evaluation.molecules import Molecules, molecules
 from candi.guidance import guide_for
-from candi.loading import load
+from candi.loading import load, locate
 from candi.model import Model
 from candi.report.molecules import Drawn, write_page, write_sdf, write_table
+from candi.shipped import CLASSIFIERS
 from candi.training.classifier import ClassifierConfig, check_classifier, load_classifier
 from candi.training.run import SETTINGS
 
@@ -31,6 +32,8 @@ def run(arguments: Sequence[str]) -> None:
     flags = parser("guide", "RUN --classifier C", "Generate molecules that a classifier likes.")
     flags.add_argument("run", type=str, help="A run that was trained on molecules.")
     flags.add_argument("--classifier", type=str | None, default=None, help="Folder of candi train-classifier.")
+    flags.add_argument("--property", type=str | None, default=None, help="Guide by a classifier that was packed with "
+                       "the model.")  # fmt: skip
     flags.add_argument("--target", type=int, default=1, help="The label that is wanted.")
     flags.add_argument("--weight", type=float, default=1.0, help="How much the classifier counts; 0 is not at all.")
     flags.add_argument(
@@ -41,8 +44,10 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--label", type=int | None, default=None, help="Ask a class-conditional run for a label.")
     flags.add_argument("--label_weight", type=float, default=0.0, help="How far beyond the label (classifier-free).")
     flags.add_argument("--n", type=int, default=64, help="How many samples.")
-    flags.add_argument("--steps", type=int, default=32, help="Denoising steps.")
-    flags.add_argument("--temperature", type=float, default=1.0, help="Below 1 is safer, above 1 wilder.")
+    flags.add_argument(
+        "--steps", type=int | None, default=None, help="Denoising steps; by default as the model recommends."
+    )
+    flags.add_argument("--temperature", type=float | None, default=None, help="Below 1 is safer, above 1 wilder.")
     flags.add_argument("--prompt", type=str | None, default=None, help="How molecules begin: a scaffold to grow from.")
     flags.add_argument("--infill", type=str | None, default=None, help="A template: each blank is a token to fill.")
     flags.add_argument("--blank", type=str, default="_", help="The character that is a blank in --infill.")
@@ -59,16 +64,33 @@ def run(arguments: Sequence[str]) -> None:
     for name in names:
         if name not in PROPERTIES:
             raise unknown("property", name, PROPERTIES)
+    if given.property is not None:
+        given.classifier = _packed(given)
     _check(given)
     model = load(given.run, given.device)
     if model.tokenizer.pad is None:
         raise UserError(f"{given.run} was not trained on molecules; train it with --tokenizer smiles.")
     known = _training_data(Path(given.run))
+    advice = model.settled(steps=given.steps, temperature=given.temperature)
+    given.steps, given.temperature = advice["steps"], advice["temperature"]
     samples, config = _samples(model, given)
     wanted = None if config is None else Label.of(config.label).name
     if wanted in PROPERTIES and wanted not in names:
         names.append(wanted)
     _write(given, names, samples, config, known)
+
+
+def _packed(given: Namespace) -> str:
+    """The folder of a classifier that came with the model."""
+    if given.classifier is not None:
+        raise UserError("--property takes a classifier that came with the model; leave out --classifier.")
+    folder = locate(given.run) / CLASSIFIERS
+    known = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if not known:
+        raise UserError(f"{given.run} came without classifiers; give one with --classifier.")
+    if given.property not in known:
+        raise unknown("packed classifier", given.property, known)
+    return str(folder / given.property)
 
 
 def _check(given: Namespace) -> None:
