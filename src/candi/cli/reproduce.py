@@ -22,9 +22,12 @@ def run(arguments: Sequence[str]) -> None:
                        "runs/NAME-SCALE. The same command continues it.")  # fmt: skip
     flags.add_argument("--results", type=Path, default=Path("results"), help="Folder of points and ledgers.")
     flags.add_argument("--runs", type=str | None, default=None, help="A list of some runs; by default all.")
+    flags.add_argument("--scorers", type=str | None, default=None, help="Other judges than the experiment names.")
+    flags.add_argument("--tokenizer", type=str | None, default=None, help="Where its tokenizer lies, if it needs one.")
     flags.add_argument("--device", type=str, default="auto", help="Where samples are made: auto, cpu or cuda.")
     given = parse(flags, arguments)
     experiment = read(given.name, given.scale)
+    experiment = experiment.adapted(given.tokenizer, given.scorers.split(",") if given.scorers else ())
     data = given.data or experiment.data
     if data is None:
         raise UserError(f"{experiment.name} needs {experiment.text}; give it with --data FILE.")

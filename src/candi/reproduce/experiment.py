@@ -1,7 +1,7 @@
 """What an experiment is: runs, sweeps over them, and what the paper claims of their frontiers. Declared in YAML."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from candi.training.classifier import ClassifierSettings
 from candi.training.settings import TrainSettings
 
 SCALES = ("toy", "small", "paper")
+RUN = "run:"  # before the name of a run of the experiment that judges the others
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class _Scale:
     data: str | None = None
     classify: dict[str, Any] = field(default_factory=dict)
     weights: list[float] = field(default_factory=list)
+    scorers: list[str] = field(default_factory=list)  # as candi frontier takes them, or run:NAME of this experiment
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,16 @@ class Experiment:
     classifiers: Mapping[str, Mapping[str, Any]]
     claims: Sequence[Claim]
     n: int
+    scorers: Sequence[str] = ()
 
     @property
     def label(self) -> str:
         return f"{self.name}-{self.scale}"
+
+    def adapted(self, tokenizer: str | None, scorers: Sequence[str]) -> "Experiment":
+        """With what lies elsewhere on this machine. A tokenizer's path decides nothing: its content is in the cards."""
+        runs = {name: {**run, "tokenizer": tokenizer} if tokenizer else run for name, run in self.runs.items()}
+        return replace(self, runs=runs, scorers=scorers or self.scorers)
 
     def grids_of(self, run: str) -> dict[str, Grid]:
         return {name: grid for name, grid in self.grids.items() if run in grid.runs}
@@ -139,6 +147,7 @@ class Experiment:
         """Of what decides the points of a run in a sweep."""
         grid = self.grids[sweep]
         plan = [self.training_plan(run, data), grid.options, grid.steps, grid.temperatures, self.n]
+        plan += [list(self.scorers)] if self.scorers else []
         if grid.property is not None:
             judge = grid.classifiers.get(run)
             guide = None if judge is None else self.classifiers[judge]
@@ -197,11 +206,14 @@ def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
         for judge in grids[sweep].classifiers.values():
             if judge not in file.classifiers:
                 raise UserError(f"{where}, sweep {sweep}: {unknown('classifier', judge, file.classifiers)}")
+    for scorer in size.scorers:
+        if scorer.startswith(RUN) and scorer.removeprefix(RUN) not in size.runs:
+            raise UserError(f"{where}, scale {scale}: {unknown('run', scorer.removeprefix(RUN), size.runs)}")
     axes = Axes(file.diversity, file.quality)
     _ = axes.measures  # refuses unknown ones
     return Experiment(
         name=name, scale=scale, title=file.title, question=file.question, figure=file.figure, about=size.about,
-        axes=axes, text=file.data, data=size.data, n=size.n, grids=grids,
+        axes=axes, text=file.data, data=size.data, n=size.n, grids=grids, scorers=size.scorers,
         runs={run: _merged(file.train, size.train, file.runs[run]) for run in size.runs},
         classifiers={name: _merged(size.classify, values) for name, values in file.classifiers.items()},
         claims=[

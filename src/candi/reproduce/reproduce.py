@@ -17,6 +17,7 @@ from candi.data.corpus import Corpus
 from candi.data.molecules import HAS_RDKIT
 from candi.errors import unknown
 from candi.evaluation.card import Point
+from candi.evaluation.contestant import Contestant
 from candi.evaluation.measures import measure_named
 from candi.evaluation.samples import Samples
 from candi.evaluation.sweep import Sweep, SweepSettings
@@ -24,7 +25,7 @@ from candi.evaluation.table import Line, measured, read_lines, write_lines
 from candi.files import write_text
 from candi.loading import device_named
 from candi.machine import fresh, machine
-from candi.reproduce.experiment import Experiment, Grid
+from candi.reproduce.experiment import RUN, Experiment, Grid
 from candi.reproduce.ledger import Ledger
 from candi.training.classifier import train_classifier
 from candi.training.loop import train
@@ -102,17 +103,24 @@ class Reproduction:
     def _settings(self, run: str, grid: Grid) -> list[SweepSettings]:
         """One for each tilt of what is revealed."""
         axes, judge = self.experiment.axes, grid.classifiers.get(run)
+        method = Contestant.of(str(self.work / run)).method
+        options = {name: values for name, values in grid.options.items() if name in method.options}
         return [
             SweepSettings(
                 runs=[str(self.work / run)], out=self.work / "sweep", steps=grid.steps,
-                temperatures=grid.temperatures, options=grid.options, n=self.experiment.n, device=self.device,
+                temperatures=grid.temperatures, options=options, n=self.experiment.n, device=self.device,
                 words=self.data if "words" in axes.diversity + axes.quality else None,
-                molecules=grid.property if HAS_RDKIT else None,
+                molecules=grid.property if HAS_RDKIT else None, scorers=self._scorers(),
                 classifiers=() if judge is None else [str(self.work / "classifiers" / judge)],
                 weights=grid.weights or [1.0], reveal=reveal,
             )
             for reveal in (grid.reveals if judge is not None else [0.0])
         ]  # fmt: skip
+
+    def _scorers(self) -> list[str]:
+        """Runs that judge are trained first: they stand first in the file."""
+        named = [scorer.partition(RUN) for scorer in self.experiment.scorers]
+        return [str(self.work / run) if mark and not before else before for before, mark, run in named]
 
     def _keep(self, run: str, name: str, lines: Sequence[Line]) -> None:
         """The points of a run in the place of those it had before."""

@@ -1,0 +1,32 @@
+"""The experiment of a large vocabulary at toy scale: judged by a run of its own."""
+
+import pytest
+
+from candi.cli import main
+from candi.evaluation.table import read_lines
+from candi.reproduce.experiment import read
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+def test_a_run_judges_the_others_and_paths_are_swept(tmp_path, capsys):
+    main(["reproduce", "large", "--scale", "toy", "--out", str(tmp_path / "w"), "--results", str(tmp_path / "r"),
+          "--device", "cpu"])  # fmt: skip
+    results = tmp_path / "r" / "large-toy"
+    lines = read_lines(results / "methods.jsonl")
+    assert {line["card"]["scorer"]["scorer"] for line in lines} == {"ar"}
+    assert all(line["measures"]["perplexity"] > 1 for line in lines)
+    assert all(set(line["columns"]) == {"entropy", "nats", "tokens"} for line in lines)
+    paths = {line["card"]["options"].get("path") for line in read_lines(results / "path.jsonl")}
+    assert paths == {None, "diagonal", "early", "late"}
+    told = capsys.readouterr().out
+    assert (
+        "perplexity of candi-free (ddim, exact, early) / candi-free (ddim, exact, diagonal) (ahead): 2 steps:" in told
+    )
+
+
+def test_what_lies_elsewhere_is_said_on_the_command_line():
+    small = read("large", "small").adapted("/data/gpt2", ["/data/judge.gguf"])
+    assert small.runs["candi"]["tokenizer"] == "/data/gpt2"
+    assert small.scorers == ["/data/judge.gguf"]
+    assert read("large", "small").adapted(None, ()).scorers == ["smollm2"]
