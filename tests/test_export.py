@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 import candi
@@ -86,6 +87,45 @@ def test_points_of_other_weights_are_refused(run, packed, tmp_path):
     _sweep(run, tmp_path / "s", [2])
     with pytest.raises(UserError, match="points of other weights"):
         export(str(packed), tmp_path / "x", {}, points=tmp_path / "s" / "points.jsonl")
+
+
+def test_what_was_packed_before_stays_whole_when_something_is_wrong(run, packed, tmp_path, capsys):
+    folder = tmp_path / "tiny"
+    shutil.copytree(packed, folder)
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (tmp_path / "empty.txt").write_text("  ")
+    for wrong, complaint in (
+        (["--words", str(tmp_path / "nothing.txt")], "no file or folder"),
+        (["--words", str(tmp_path / "empty.txt")], "holds no words"),
+        (["--points", str(tmp_path / "nothing.jsonl")], "does not hold the points"),
+        (["--steps", "-3"], "at least 1 step"),
+        (["--temperature", "0"], "at least 1 step"),
+        (["--solver", "nope"], "no solver 'nope'"),
+        (["--classifiers", "qed"], "PROPERTY=FOLDER"),
+    ):
+        with pytest.raises(SystemExit) as exit:
+            main(["export", str(run), "--out", str(folder), *wrong])
+        assert exit.value.code == 2
+        assert complaint in capsys.readouterr().err
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.txt", "tiny"]
+
+
+def test_a_run_s_folder_is_no_place_for_a_pack(run, capsys):
+    with pytest.raises(SystemExit):
+        main(["export", str(run), "--out", str(run)])
+    assert "holds more than a packed model" in capsys.readouterr().err
+    assert not (run / "config.json").exists()
+
+
+def test_a_foreign_card_says_nothing(packed, tmp_path):
+    shutil.copytree(packed, tmp_path / "foreign")
+    for text in ('{"training": 5}', '{"training": {"steps": "x"}, "measures": 3}'):
+        (tmp_path / "foreign" / "card.json").write_text(text)
+        again = export(str(tmp_path / "foreign"), tmp_path / "again", {"licence": "x: y #z"})
+        assert json.loads((again / "card.json").read_text())["training"] == {}
+        head = (again / "README.md").read_text().split("---")[1]
+        assert yaml.safe_load(head)["license_name"] == "x: y #z"
 
 
 def test_words_are_packed_as_a_filter(run, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 
@@ -66,6 +67,15 @@ def test_they_are_listed_and_sampled_by_name(capsys, tmp_path, monkeypatch):
 
 def test_a_folder_of_the_same_name_goes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    shutil.copytree(shipped()["text8"], tmp_path / "text8")
+    (tmp_path / "text8" / "card.json").unlink()
+    assert candi.load("text8", "cpu").recommended["steps"] == 32  # the folder's, which recommends nothing
+
+
+def test_data_of_the_same_name_does_not_stand_in_the_way(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text8").write_text("anarchism originated as a term of abuse")
+    assert candi.load("text8", "cpu").recommended["steps"] == 16
+    (tmp_path / "text8").unlink()
     (tmp_path / "text8").mkdir()
-    with pytest.raises(candi.UserError, match="neither a run nor a checkpoint"):
-        candi.load("text8", "cpu")
+    assert candi.load("text8", "cpu").recommended["steps"] == 16

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shutil
+import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,13 +20,16 @@ from candi.evaluation.wordfilter import WordFilter
 from candi.evaluation.words import words_of
 from candi.files import sha256, write_text
 from candi.loading import locate
-from candi.model import CONFIG, WEIGHTS, Model, read_model, write_model
+from candi.model import CONFIG, TOKENIZER, WEIGHTS, Model, read_model, write_model
 from candi.nets.transformer import parameter_count
 from candi.report.tables import table
+from candi.sampling.walk import stepper
 from candi.shipped import CARD, CLASSIFIERS, WORDS
 from candi.training.classifier import check_classifier, load_classifier
 
 README = "README.md"
+_ABOUT = ("title", "data", "licence")
+_TRAINING = {"steps", "batch", "length", "tokens", "minutes", "valid_loss", "device", "torch"}
 _SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecules", "unique_molecules", "property")
 
 
@@ -39,36 +44,88 @@ def export(
     """
     folder = locate(source)
     model = read_model(folder)
-    before = read_json(folder / CARD) if (folder / CARD).exists() else {}
-    training = before.get("training") or _training(Path(source).expanduser(), folder)
+    before = _card(folder)
+    advice = dict(recommended or before["recommended"])
+    _check_advice(model, advice)
+    _check_place(out)
     lines = [] if points is None else read_lines(points)
-    out.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor.to(torch.bfloat16) for name, tensor in model.denoiser.state_dict().items()}
-    write_model(out, weights, model.tokenizer, model.config)
-    digest = sha256(out / WEIGHTS)
-    strangers = [line["card"]["run"] for line in lines if line["card"]["checkpoint"] != digest]
-    if strangers:
-        raise UserError(
-            f"{points} holds points of other weights ({strangers[0]}); pack the run first, then sweep what was packed."
-        )
-    for name, judge in (classifiers or {}).items():
-        _pack_classifier(judge, out / CLASSIFIERS / name, model)
-    if words is not None:
-        WordFilter.of(words_of(Corpus(words))).write(out / WORDS)
-    card = {
-        "name": out.name,
-        **{key: about.get(key) or before.get(key, "") for key in ("title", "data", "licence")},
-        "method": model.config.method,
-        "parameters": parameter_count(model.denoiser),
-        "bytes": (out / WEIGHTS).stat().st_size,
-        "sha256": digest,
-        "training": training,
-        "recommended": dict(recommended or before.get("recommended", {})),
-        "measures": [_measured(line) for line in lines] or before.get("measures", []),
-    }
-    write_text(out / CARD, json.dumps(card, indent=1) + "\n")
-    write_text(out / README, readme(card, read_json(out / CONFIG)))
+    known = None if words is None else words_of(Corpus(words))
+    if known is not None and not known:
+        raise UserError(f"{words} holds no words; give --words a text that does.")
+    # made aside and put in its place at the end: what was packed before stays whole until then
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as aside:
+        new = Path(aside) / out.name
+        new.mkdir()
+        weights = {name: tensor.to(torch.bfloat16) for name, tensor in model.denoiser.state_dict().items()}
+        write_model(new, weights, model.tokenizer, model.config)
+        digest = sha256(new / WEIGHTS)
+        strangers = [line["card"]["run"] for line in lines if line["card"]["checkpoint"] != digest]
+        if strangers:
+            raise UserError(
+                f"{points} holds points of other weights ({strangers[0]}); pack the run first, then sweep what was "
+                "packed."
+            )
+        for name in (WORDS, CLASSIFIERS):  # what came with the model goes with it
+            if (folder / name).exists():
+                copy = shutil.copytree if (folder / name).is_dir() else shutil.copyfile
+                copy(folder / name, new / name)
+        for name, judge in (classifiers or {}).items():
+            _pack_classifier(judge, new / CLASSIFIERS / name, model)
+        if known is not None:
+            WordFilter.of(known).write(new / WORDS)
+        card = {
+            "name": out.name,
+            **{key: about.get(key) or before[key] for key in _ABOUT},
+            "method": model.config.method,
+            "parameters": parameter_count(model.denoiser),
+            "bytes": (new / WEIGHTS).stat().st_size,
+            "sha256": digest,
+            "training": before["training"] or _training(Path(source).expanduser(), folder),
+            "recommended": advice,
+            "measures": [_measured(line) for line in lines] or before["measures"],
+        }
+        write_text(new / CARD, json.dumps(card, indent=1) + "\n")
+        write_text(new / README, readme(card, read_json(new / CONFIG)))
+        for file in new.rglob("*.safetensors"):
+            file.chmod(0o644)  # to be shared
+        if out.exists():
+            out.rename(Path(aside) / "before")
+        new.rename(out)
     return out
+
+
+def _card(folder: Path) -> dict[str, Any]:
+    """What an earlier card says, as far as it is one of ours."""
+    card = read_json(folder / CARD) if (folder / CARD).exists() else {}
+    card = card if isinstance(card, dict) else {}
+    training, measures = card.get("training"), card.get("measures")
+    return {
+        **{key: str(card.get(key, "")) for key in _ABOUT},
+        "recommended": card.get("recommended", {}),
+        "training": training if isinstance(training, dict) and training.keys() >= _TRAINING else {},
+        "measures": measures if isinstance(measures, list) and all(isinstance(row, dict) for row in measures) else [],
+    }
+
+
+def _check_advice(model: Model, advice: Mapping[str, Any]) -> None:
+    """A model recommends nothing that it would refuse."""
+    options = {name: value for name, value in advice.items() if name not in ("steps", "temperature")}
+    stepper(model.denoiser.method, **options)
+    if advice.get("steps", 1) < 1 or advice.get("temperature", 1.0) <= 0:
+        raise UserError("A model recommends at least 1 step and a temperature above 0.")
+
+
+def _check_place(out: Path) -> None:
+    """A new folder, or one that was packed before."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise UserError(f"{out} is a file; --out is the folder of the packed model.")
+    known = {WEIGHTS, CONFIG, TOKENIZER, CARD, README, WORDS, CLASSIFIERS}
+    strange = sorted(path.name for path in out.iterdir() if path.name not in known)
+    if strange:
+        raise UserError(f"{out} holds more than a packed model ({strange[0]}); choose another --out.")
 
 
 def _pack_classifier(source: str, out: Path, model: Model) -> None:
@@ -110,8 +167,9 @@ def _measured(line: Line) -> dict[str, Any]:
 def readme(card: Mapping[str, Any], config: Mapping[str, Any]) -> str:
     """The card as a page, with the head that the hub reads."""
     trunk, training, name = config["model"], card["training"], card["name"]
+    licence = json.dumps(card["licence"])  # quoted, as YAML wants it
     parts = [
-        f"---\nlibrary_name: candi\nlicense: other\nlicense_name: {card['licence']}\ntags: [discrete-diffusion]\n---",
+        f"---\nlibrary_name: candi\nlicense: other\nlicense_name: {licence}\ntags: [discrete-diffusion]\n---",
         f"# {name}\n\n{card['title']}",
         "Written by `candi export`; every number in it was measured.",
         f"- Method: {card['method']}, with {json.dumps(config[card['method']])}\n"

@@ -52,8 +52,8 @@ def _from_hub(name: str, device: torch.device) -> Model:
 
 def find(folder: Path) -> Path:
     """The checkpoint that a path means."""
+    known = shipped()
     if not folder.exists():
-        known = shipped()
         if str(folder) in known:
             return known[str(folder)]
         raise UserError(
@@ -68,6 +68,8 @@ def find(folder: Path) -> Path:
         if newest is not None:
             return newest
         raise UserError(f"{folder} has no intact checkpoint yet; let its training reach the first one.")
+    if str(folder) in known:  # a file of data, say, that is called as it is
+        return known[str(folder)]
     raise UserError(f"{folder} is neither a run nor a checkpoint: it holds no config.json.")
 
 

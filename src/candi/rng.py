@@ -107,7 +107,8 @@ class Counters(Streams):
         count = out.numel() // self.count
         if count:
             with torch.cuda.device_of(out):
-                rng_kernel.fill[(self.count, math.ceil(count / _BLOCK))](
-                    out, self._seeds, self._draws, count, KIND=_KINDS[kind, out.dtype], BLOCK=_BLOCK
+                blocks = math.ceil(count / _BLOCK)  # all on the first axis of the grid: others end at 65,535
+                rng_kernel.fill[(self.count * blocks,)](
+                    out, self._seeds, self._draws, count, blocks, KIND=_KINDS[kind, out.dtype], BLOCK=_BLOCK
                 )
         self._draws += 1

@@ -6,10 +6,10 @@ import triton.language as tl
 UNIFORM, UNIFORM_DOUBLE, NORMAL, NORMAL_DOUBLE = (tl.constexpr(kind) for kind in range(4))
 
 
-@triton.jit(do_not_specialize=["draw", "count"])
-def fill(out, seeds, draw, count, KIND: tl.constexpr, BLOCK: tl.constexpr):
-    row = tl.program_id(0)
-    place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+@triton.jit(do_not_specialize=["draw", "count", "blocks"])
+def fill(out, seeds, draw, count, blocks, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0) // blocks
+    place = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     zero = place * 0
     a, b, c, d = tl.philox(tl.load(seeds + row), place, zero + draw, zero, zero)
     if KIND == UNIFORM:  # 24 bits

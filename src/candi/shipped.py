@@ -26,6 +26,8 @@ def recommended(folder: Path) -> dict[str, Any]:
     card = read_json(path)
     advice = card.get("recommended", {}) if isinstance(card, dict) else None
     kinds: dict[str, Any] = {"steps": int, "temperature": (int, float)}
-    if not isinstance(advice, dict) or not all(isinstance(v, kinds.get(k, str)) for k, v in advice.items()):
+    if not isinstance(advice, dict) or not all(
+        isinstance(v, kinds.get(k, str)) and not isinstance(v, bool) for k, v in advice.items()
+    ):
         raise UserError(f"{path} is no card of a model: what it recommends is no table of sampling options.")
     return advice

@@ -74,7 +74,7 @@ def test_flops_are_those_of_the_matrix_products():
     denoiser = Denoiser.build(100, trunk, MdlmSettings())
     x0 = torch.randint(100, (2, 32))
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):  # which it counts on a CPU too
-        features = denoiser.features(torch.ones(2), torch.zeros_like(x0, dtype=torch.bool), x0, None)
+        features = denoiser.features(torch.ones(2), torch.zeros_like(x0, dtype=torch.bool), x0, None, None, None)
         torch.nn.functional.linear(features, denoiser.head.weight).sum().backward()
     assert counter.get_total_flops() == pytest.approx(64 * model_flops(trunk, 100, 32, 1.0), rel=0.02)
 

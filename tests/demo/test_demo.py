@@ -220,6 +220,8 @@ def test_a_phone_is_wide_enough(browser, served):  # noqa: F811
         ({"length": 10**9}, "between 1 and 1024"),
         ({"seed": -1}, "seed must be between"),
         ({"template": "_" * 5000}, "more than 1024 tokens"),
+        ({"template": "_" * 10**6}, "At most 20,000 characters"),
+        ({"prompt": "a" * 10**6}, "At most 20,000 characters"),
         ({"prompt": "a", "template": "c_"}, "not both"),
     ],
 )

@@ -10,6 +10,7 @@ from candi.methods.candi import PATHS
 from candi.nets.denoiser import Denoiser
 from candi.nets.transformer import Transformer, TrunkSettings
 from candi.rng import Rng
+from candi.sampling.engine import Engine
 from candi.sampling.walk import stepper
 from candi.schedules import PowerAlpha, RankLinear
 from candi.spaces import SPACES
@@ -92,6 +93,25 @@ def test_independent_times_are_drawn_and_told(double):
     torch.nn.init.normal_(method.level.mlp[2].weight)
     other = State(state.t, state.known, state.tokens, state.values, noise_t=state.u.flip(0))
     assert not torch.allclose(method.embed(state)[open], method.embed(other)[open])
+
+
+@pytest.mark.parametrize("engine", [False, True])
+def test_the_network_is_told_the_time_of_the_noise(engine):
+    """Through the whole denoiser and through the engine: another u is another prediction, and for the level's weights
+    there is a gradient."""
+    torch.manual_seed(0)
+    settings = CandiSettings(independent=True)
+    denoiser = Denoiser.build(20, TrunkSettings(width=16, blocks=1, heads=2, conditioning=8), settings)
+    for parameter in denoiser.parameters():
+        parameter.data.add_(0.3 * torch.randn_like(parameter))
+    network = Engine(denoiser, compile=False) if engine else denoiser
+    state = denoiser.method.corrupt(torch.randint(20, (3, 8)), torch.full((3,), 0.9), Rng.from_seed(0))
+    other = State(state.t, state.known, state.tokens, state.values, noise_t=1 - state.u)
+    predicted = network(state)
+    assert (predicted.log_probs().float() - network(other).log_probs().float()).abs().max() > 1e-2
+    if not engine:
+        predicted.nll(state.tokens).sum().backward()
+        assert float(denoiser.method.level.mlp[0].weight.grad.abs().max()) > 0
 
 
 def test_the_path_is_an_option_of_independent_models_alone():

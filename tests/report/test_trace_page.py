@@ -138,6 +138,7 @@ def test_nothing_is_wider_than_the_window(browser, text8, viewport):  # noqa: F8
     ("arguments", "complaint"),
     [
         ("trace text8 text8 text8", "Two walks fit side by side"),
+        ("trace text8 --path early", "No run here has the sampling option 'path'"),
         ("trace text8 --alternatives 0", "--alternatives must be at least 1"),
         ("trace text8 --length 8 --out /nowhere/x.html", "cannot be written"),
         ("sample text8 --length 8 --frames /nowhere/x.svg", "cannot be written"),

@@ -1,7 +1,9 @@
 """An experiment from data to figure: whole, killed, done before, refused."""
 
+import datetime
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from candi.reproduce.page import write
 
 pytestmark = pytest.mark.usefixtures("cache")
 SWEEPS = ("methods", "inference", "solver", "path")
+CLAIM = {"paper": "x", "sweep": "methods", "first": "mdlm", "second": "mdlm (random, off)"}
 
 
 def _flags(folder, *more):
@@ -89,6 +92,22 @@ def test_killed_and_continued_it_gives_the_same_points(whole, tmp_path):
         assert [(one["key"], one["measures"]) for one in mine] == [(one["key"], one["measures"]) for one in theirs]
 
 
+def test_points_that_were_lost_are_made_again(whole, tmp_path, capfd):
+    """The ledger is not believed blindly."""
+    shutil.copytree(whole / "results", tmp_path / "results")
+    results = tmp_path / "results" / "text8-toy"
+    (results / "path.jsonl").unlink()
+    flags = [*_flags(tmp_path)[:5], str(whole / "work"), *_flags(tmp_path)[6:]]
+    main(flags)
+    assert capfd.readouterr().err.count("done before") == 2  # mdlm and ar are in no path
+    assert (results / "path.jsonl").read_text() == (whole / "results" / "text8-toy" / "path.jsonl").read_text()
+    for text in ("null", "[]", "{}", "5", "{"):
+        (results / "ledger.jsonl").write_text(text + "\n")
+        with pytest.raises(SystemExit):
+            main(flags)
+        assert "is damaged; restore it" in capfd.readouterr().err
+
+
 @pytest.fixture
 def mine(tmp_path):
     """A file of one's own, as a table to be changed."""
@@ -99,9 +118,9 @@ def mine(tmp_path):
     values["scales"] = {"toy": {**values["scales"]["toy"], "runs": ["mdlm"], "sweeps": ["methods"]}}
     values["scales"]["toy"]["train"]["steps"] = 10
 
-    def file(**changes):
+    def file(changes={}):  # noqa: B006 - never written to
         path = tmp_path / "mine.yaml"
-        path.write_text(yaml.safe_dump({**values, **changes}))
+        path.write_text(yaml.dump({**values, **changes}))
         return str(path), values
 
     return file
@@ -133,10 +152,20 @@ def test_a_file_of_one_s_own_and_a_changed_plan(mine, tmp_path, capfd):
         ({"sweeps": {}}, "no sweep 'methods'"),
         ({"scales": {"small": {}}}, "no scale 'toy'"),
         ({"claims": [{"paper": "x"}]}, "claim 1: sweep is missing"),
+        ({"claims": [CLAIM | {"second": "nope"}]}, "no run 'nope'"),
+        ({"claims": [CLAIM | {"sweep": "nope"}]}, "no sweep 'nope'"),
+        ({"claims": [CLAIM | {"margin": -2}]}, "a margin of at least 0"),
+        ({"claims": [CLAIM | {"second": "mdlm"}]}, "two different curves"),
+        ({"runs": {"mdlm": None}}, "the run mdlm must be a table"),
+        ({"runs": {"mdlm": {"method": ["mdlm"]}}}, "no method"),
+        ({7: 1}, "the name 7 must be text"),
+        ({"runs": {"mdlm": {"length": datetime.date(2020, 1, 1)}}}, "length must be a whole number"),
+        ({"quality": "perplexity", "diversity": "entropy"}, "perplexity needs scorers"),
+        ({"sweeps": {"methods": {"title": "one", "runs": ["nope"]}}}, "no run 'nope'"),
     ],
 )
 def test_a_file_with_a_mistake_is_refused_in_a_sentence(mine, tmp_path, capsys, change, complaint):
-    path, _ = mine(**change)
+    path, _ = mine(change)
     with pytest.raises(SystemExit) as exit:
         main(["reproduce", path, "--scale", "toy", "--out", str(tmp_path / "w"), "--results", str(tmp_path / "r")])
     told = capsys.readouterr().err

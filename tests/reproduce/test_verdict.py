@@ -68,6 +68,12 @@ def test_no_shared_range_and_no_pair():
     claim = Claim("", "s", "a", "b")
     assert _found(claim, Pair("a", "b", None, "a"))[0].verdict == AGREES
     assert _found(claim, Pair("a", "b", None, "b"))[0].verdict == DISAGREES
+    near, level = Claim("", "s", "a", "b", margin=0.1), Claim("", "s", "a", "b", margin=0.1, level=True)
+    assert _found(near, Pair("a", "b", None, "b"))[0].verdict == OPEN  # behind, but by how much?
+    assert _found(near, Pair("a", "b", None, "a"))[0].verdict == AGREES
+    assert _found(level, Pair("a", "b", None, "a"))[0].verdict == OPEN
+    behind = _pair("a", "b", 1.005, 1.008)  # wholly behind, and still within the margin
+    assert _found(near, Pair("a", "b", behind.result, "b"))[0].verdict == AGREES
     assert _found(claim, Pair("a", "b", None, None))[0].verdict == OPEN
     assert _found(claim, _pair("a", "c", 0.8, 0.9))[0].verdict == MISSING
     assert _found(Claim("", "s", "a", "b", steps=[16]), _pair("a", "b", 0.8, 0.9)) == []

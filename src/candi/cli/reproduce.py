@@ -32,8 +32,11 @@ def run(arguments: Sequence[str]) -> None:
     if data is None:
         raise UserError(f"{experiment.name} needs {experiment.text}; give it with --data FILE.")
     work, results = given.out or Path("runs") / experiment.label, given.results / experiment.label
-    Reproduction(experiment, data, work, results, given.device).go(given.runs.split(",") if given.runs else ())
-    for name, comparison in comparisons(experiment, results).items():
-        plots.save(plots.frontiers(comparison), work / name)
+    try:
+        Reproduction(experiment, data, work, results, given.device).go(given.runs.split(",") if given.runs else ())
+        for name, comparison in comparisons(experiment, results).items():
+            plots.save(plots.frontiers(comparison), work / name)
+    except OSError as error:
+        raise UserError(f"Reading or writing failed ({error}); mend that and run the same command again.") from None
     print(*told(experiment, results), sep="\n")
     print(f"Points are in {results}, figures in {work}.", file=sys.stderr)

@@ -46,9 +46,13 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError("Two walks fit side by side: two runs, or one run guided and unguided.")
     if given.alternatives < 1:
         raise UserError(f"--alternatives must be at least 1, not {given.alternatives}.")
-    panels = [_panel(given, run, load(run, given.device)) for run in given.runs]
+    models = [load(run, given.device) for run in given.runs]
+    for name in method_options():
+        if given[name] is not None and not any(name in model.denoiser.method.options for model in models):
+            raise UserError(f"No run here has the sampling option {name!r}; leave out --{name}.")
+    panels = [_panel(given, run, model) for run, model in zip(given.runs, models, strict=True)]
     if given.classifier:
-        panels.append(_panel(given, given.runs[0], load(given.runs[0], given.device), guided=True))
+        panels.append(_panel(given, given.runs[0], models[0], guided=True))
     try:
         write_page(given.out, panels)
     except OSError as error:

@@ -25,7 +25,7 @@ class Page:
 
     def __init__(self, shelf: Shelf, port: int | None = None) -> None:
         self.shelf = shelf
-        with gr.Blocks(title="candi", analytics_enabled=False) as self.blocks:
+        with gr.Blocks(title="candi", analytics_enabled=False, delete_cache=(3600, 3600)) as self.blocks:
             gr.Markdown(_HEAD)
             with gr.Tab("Text"):
                 text.tab(shelf)
@@ -38,7 +38,7 @@ class Page:
         self.blocks.launch(
             server_name="127.0.0.1", server_port=port, share=False, prevent_thread_lock=True, quiet=True, css=html.CSS,
             theme=gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-            footer_links=[], ssr_mode=False, enable_monitoring=False,
+            footer_links=[], ssr_mode=False, enable_monitoring=False, max_file_size="1kb",
         )  # fmt: skip
 
     @property

@@ -30,7 +30,13 @@ class Shelf:
     """Models by name: those that ship and those the page was started with. Nobody can name another one."""
 
     def __init__(self, runs: Sequence[str] = (), classifiers: Sequence[str] = (), device: str = "auto") -> None:
-        self.sources = {name: name for name in shipped()} | {Path(run).name or run: run for run in runs}
+        own = [Path(run).name or run for run in runs]
+        double = next((name for name in own if own.count(name) > 1), None)
+        if double is not None:
+            raise UserError(
+                f"Two runs are called {double!r}; rename one of the folders, so that they can be told apart."
+            )
+        self.sources = {name: str(folder) for name, folder in shipped().items()} | dict(zip(own, runs, strict=True))
         self.classifiers, self.device = tuple(classifiers), device
         self._held: OrderedDict[str, Model] = OrderedDict()
         self._lock = Lock()

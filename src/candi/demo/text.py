@@ -13,7 +13,8 @@ from candi.report.frames import frames
 
 _ADVISED = "as the model recommends"
 _PAUSE = 0.05  # seconds a state stays at least: small models are faster than the eye
-_OPTIONS = 2  # drop-downs for what a method's step can be told
+_TYPED = 20_000  # characters of a prompt or a template
+_OPTIONS = 3  # drop-downs for what a method's step can be told
 
 
 def tab(shelf: Shelf) -> None:
@@ -26,10 +27,10 @@ def tab(shelf: Shelf) -> None:
             )
             about = gr.HTML(_about(shelf, names[0]))
             prompt = gr.Textbox(
-                "", label="Prompt", info="The text begins with this. May be empty.", max_length=20_000, elem_id="prompt"
+                "", label="Prompt", info="The text begins with this. May be empty.", max_length=_TYPED, elem_id="prompt"
             )
             template = gr.Textbox("", label="Template", info="Instead of a prompt: each _ is a token to fill.",
-                                  max_length=20_000, elem_id="template")  # fmt: skip
+                                  max_length=_TYPED, elem_id="template")  # fmt: skip
             steps = gr.Slider(1, STEPS, first.recommended["steps"], step=1, label="Steps",
                               info="Evaluations of the network. More are slower and better.")  # fmt: skip
             temperature = gr.Slider(0.1, 1.5, first.recommended["temperature"], step=0.05, label="Temperature",
@@ -62,6 +63,8 @@ def _write(shelf: Shelf, name: Any, prompt: Any, template: Any, steps: Any, temp
         model = shelf.model(name)
         method = model.denoiser.method
         wanted = dict(zip(method.options, chosen, strict=False))
+        if max(len(str(prompt or "")), len(str(template or ""))) > _TYPED:
+            raise UserError(f"At most {_TYPED:,} characters can be typed on this page; shorten the text.")
         given: dict[str, Any] = {
             "steps": whole(steps, "The number of steps", 1, STEPS),
             "temperature": real(temperature, "The temperature", 0.05, 5.0),

@@ -33,14 +33,14 @@ class Denoiser(nn.Module):
         return cls(built, Transformer(trunk, causal=built.causal), classes)
 
     def forward(self, state: State, label: Labels | None = None) -> Prediction:
-        features = self.features(state.t, state.known, state.tokens, state.values, label)
+        features = self.features(state.t, state.known, state.tokens, state.values, state.noise_t, label)
         return Prediction(features, self.head, self.method.codebook.vocab_size, ~state.known)
 
     def features(
-        self, t: Times, known: Mask, tokens: Tokens, values: Values | None, label: Labels | None = None
+        self, t: Times, known: Mask, tokens: Tokens, values: Values | None, noise_t: Times | None, label: Labels | None
     ) -> Hidden:
         """What the trunk makes of a state. Of tensors alone, so that it can be compiled."""
-        state = State(t, known, tokens, values)
+        state = State(t, known, tokens, values, noise_t=noise_t)
         features: Tensor = self.trunk(self.method.embed(state), self.clock(state), label=self.told(state, label))
         return features
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from rich.cells import cell_len
+
 from candi.errors import UserError
 from candi.files import write_text
 from candi.report.frames import Frame, lines
@@ -82,18 +84,19 @@ def _rows(text: Sequence[Sequence[tuple[str, int, float]]]) -> list[str]:
         y, column = _EDGE + _LINE * (number + 2), 0
         for (fill, kind), run in groupby(line, lambda cell: (colour(cell[1], cell[2]), cell[1])):
             shown = "".join(cell[0] for cell in run)
-            x, wide = _EDGE + _CELL * column, _CELL * len(shown)
+            cells = max(1, cell_len(shown))
+            x, wide = _EDGE + _CELL * column, _CELL * cells
             if kind == Kind.REVEALED:
                 parts.append(f'<rect x="{x}" y="{y - 15}" width="{wide}" height="{_LINE}" fill="{_REVEALED}"/>')
             if shown.strip():
                 parts.append(f'<text x="{x}" y="{y}" textLength="{wide}" fill="{fill}">{_escaped(shown)}</text>')
-            column += len(shown)
+            column += cells
     return parts
 
 
 def _escaped(text: str) -> str:
     """XML has no control characters."""
-    return html.escape("".join(c if c >= " " or c == "\t" else "\ufffd" for c in text), quote=False)
+    return html.escape("".join(c if " " <= c < "\ufffe" or c > "\uffff" else "\ufffd" for c in text), quote=False)
 
 
 def _gif(path: Path, frames: Sequence[Frame], columns: int) -> None:
@@ -114,11 +117,13 @@ def _gif(path: Path, frames: Sequence[Frame], columns: int) -> None:
         draw.rectangle((start, _EDGE + 6, end, _EDGE + 11), _REVEALED)
         for number, line in enumerate(text):
             y = _EDGE + _LINE * (number + 2) - 15
-            for column, (character, kind, sure) in enumerate(line):
-                x = _EDGE + _CELL * column
+            x = _EDGE
+            for character, kind, sure in line:
+                wide = _CELL * max(1, cell_len(character))
                 if kind == Kind.REVEALED:
-                    draw.rectangle((x, y, x + _CELL - 1, y + _LINE - 1), _REVEALED)
+                    draw.rectangle((x, y, x + wide - 1, y + _LINE - 1), _REVEALED)
                 draw.text((x, y), character, colour(kind, sure), font)
+                x += wide
         images.append(image.quantize(32))
     pauses = [round(1000 * _SECONDS)] * (len(images) - 1) + [round(1000 * _HOLD)]
     images[0].save(path, save_all=True, append_images=images[1:], duration=pauses, loop=0, optimize=True)

@@ -47,7 +47,11 @@ def lines(frame: Frame, width: int) -> Iterator[list[tuple[str, int, float]]]:
             if character == "\n" or column + cell_len(character) > width:
                 yield line
                 line, column = [], 0
-            if character != "\n":
-                line.append((character, kind, sure))
-                column += cell_len(character)
+            if character == "\n":
+                continue
+            if not cell_len(character) and line:  # a mark belongs to the character before it
+                line[-1] = (line[-1][0] + character, *line[-1][1:])
+                continue
+            line.append((character, kind, sure))
+            column += cell_len(character)
     yield line

@@ -15,6 +15,7 @@ from candi.files import write_text
 from candi.sampling.trace import Moment
 
 _NONE = 65_535  # no token, no rank
+_FULL = 65_535  # a share of 1
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,10 @@ def _panel(panel: Panel) -> dict[str, Any]:
         "kinds": _bytes(np.stack([one.kinds.numpy() for one in moments]), np.uint8),
         "shown": _bytes(_indexed(shown, place), np.uint16),
         "tokens": _bytes(_indexed(top, place), np.uint16),
-        "probabilities": _bytes(np.stack([_guessed(o, "probabilities", count, 0.0) for o in moments]) * 255, np.uint8),
-        "entropy": _bytes(entropy.clip(0, 1) * 255, np.uint8),
+        "probabilities": _bytes(
+            np.stack([_guessed(o, "probabilities", count, 0.0) for o in moments]) * _FULL, np.uint16
+        ),
+        "entropy": _bytes(entropy.clip(0, 1) * _FULL, np.uint16),
         "rank": _bytes(np.stack([_ranks(one) for one in moments]), np.uint16),
     }
 

@@ -124,7 +124,7 @@ class Experiment:
         where = f"{self.name}, {run}"
         values = dict(self.runs[run])
         method = values.get("method", "candi")
-        if method not in METHODS:
+        if not isinstance(method, str) or method not in METHODS:
             raise UserError(f"{where}: {unknown('method', str(method), METHODS)}")
         options = from_json(METHODS[method], values.pop(method, {}), f"{where}, {method}")
         trunk = from_json(TrunkSettings, values.pop("model", {}), f"{where}, model")
@@ -174,23 +174,34 @@ def read(source: str, scale: str) -> Experiment:
     if not path.is_file():
         raise unknown("experiment", source, known)
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = _plain(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"{path} is no YAML that can be read ({str(error).splitlines()[0]}).") from None
     return _at_scale(path.stem, scale, from_json(_File, values, str(path)), str(path))
+
+
+def _plain(value: Any, where: str) -> Any:
+    """As JSON would have it: YAML knows dates and keys of any kind, which mean nothing here."""
+    if isinstance(value, dict):
+        strange = next((key for key in value if not isinstance(key, str)), None)
+        if strange is not None:
+            raise UserError(f"{where}: the name {strange!r} must be text; put it in quotes.")
+        return {key: _plain(item, where) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, where) for item in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
 def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
     if scale not in file.scales:
         raise UserError(f"{where} has no scale {scale!r}; it has: {', '.join(file.scales)}.")
     size = from_json(_Scale, file.scales[scale], f"{where}, scale {scale}")
+    _check(file, size, where, scale)
     for run in size.runs:
         if run not in file.runs:
             raise UserError(f"{where}, scale {scale}: {unknown('run', run, file.runs)}")
     grids = {}
     for sweep in size.sweeps:
-        if sweep not in file.sweeps:
-            raise UserError(f"{where}, scale {scale}: {unknown('sweep', sweep, file.sweeps)}")
         grid = from_json(Grid, file.sweeps[sweep], f"{where}, sweep {sweep}")
         grids[sweep] = Grid(
             grid.title,
@@ -222,6 +233,49 @@ def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
             if (claim := from_json(Claim, values, f"{where}, claim {number}")).sweep in grids
         ],
     )  # fmt: skip
+
+
+def _check(file: _File, size: _Scale, where: str, scale: str) -> None:
+    """Whatever can be told to be wrong before anything is trained."""
+    here = f"{where}, scale {scale}"
+    for what, table in (("run", file.runs), ("sweep", file.sweeps), ("classifier", file.classifiers)):
+        for name, values in table.items():
+            if not isinstance(values, Mapping):
+                raise UserError(f"{where}: the {what} {name} must be a table, not {values!r}.")
+    if not size.runs or not size.sweeps or not size.steps or not size.temperatures:
+        raise UserError(f"{here}: runs, sweeps, steps and temperatures must not be empty.")
+    if size.n < 2 or min(size.steps) < 1 or min(size.temperatures) <= 0:
+        raise UserError(f"{here}: a point needs at least 2 samples, 1 step and a temperature above 0.")
+    if file.quality == "perplexity" and not size.scorers:
+        raise UserError(f"{here}: perplexity needs scorers.")
+    if file.quality == "mauve":
+        raise UserError(f"{where}: mauve cannot be measured here; choose perplexity, valid_words or property.")
+    for sweep in size.sweeps:
+        if sweep not in file.sweeps:
+            raise UserError(f"{here}: {unknown('sweep', sweep, file.sweeps)}")
+    swept = set()
+    for name, values in file.sweeps.items():
+        grid = from_json(Grid, values, f"{where}, sweep {name}")
+        for run in grid.runs:
+            if run not in file.runs:
+                raise UserError(f"{where}, sweep {name}: {unknown('run', run, file.runs)}")
+        if file.quality in ("property", "valid_molecules") and grid.property is None:
+            raise UserError(f"{where}, sweep {name}: molecules need a property to measure.")
+        swept |= set(grid.runs) if name in size.sweeps else set()
+    judges = {scorer.removeprefix(RUN) for scorer in size.scorers}
+    for run in size.runs:
+        if run in file.runs and run not in swept | judges:
+            raise UserError(f"{here}: the run {run} is in none of its sweeps; leave it out.")
+    for number, values in enumerate(file.claims, 1):
+        claim = from_json(Claim, values, f"{where}, claim {number}")
+        if claim.sweep not in file.sweeps:
+            raise UserError(f"{where}, claim {number}: {unknown('sweep', claim.sweep, file.sweeps)}")
+        runs = file.sweeps[claim.sweep]["runs"]
+        for label in (claim.first, claim.second):
+            if label.partition(" (")[0] not in runs:
+                raise UserError(f"{where}, claim {number}: {unknown('run', label, runs)}")
+        if claim.first == claim.second or claim.margin < 0:
+            raise UserError(f"{where}, claim {number}: it compares two different curves with a margin of at least 0.")
 
 
 def _merged(*tables: Mapping[str, Any]) -> dict[str, Any]:

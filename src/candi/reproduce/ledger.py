@@ -20,8 +20,11 @@ class Ledger:
         if not self.path.exists():
             return []
         try:
-            return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
-        except ValueError:
+            found = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+            for entry in found:
+                entry["stage"], entry["run"], entry["plan"]
+            return found
+        except (ValueError, KeyError, TypeError):
             raise UserError(f"{self.path} is damaged; restore it, or delete it to begin anew.") from None
 
     def find(self, stage: str, run: str) -> Entry | None:

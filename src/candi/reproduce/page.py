@@ -5,11 +5,12 @@ from pathlib import Path
 
 from candi import plots
 from candi.errors import UserError
+from candi.evaluation.card import Card
 from candi.evaluation.compare import Comparison, compare
 from candi.evaluation.table import read_lines
 from candi.files import write_text
 from candi.report.tables import caution, matched_rows, table
-from candi.reproduce.experiment import SCALES, Claim, Experiment, experiments, read
+from candi.reproduce.experiment import SCALES, Claim, Experiment, Grid, experiments, read
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.reproduce import LEDGER
 from candi.reproduce.verdict import MISSING, findings, verdict
@@ -40,11 +41,19 @@ def write(results: Path, docs: Path) -> Path:
 
 def comparisons(experiment: Experiment, folder: Path) -> dict[str, Comparison]:
     """Of every sweep that has points."""
-    return {
-        name: compare(read_lines(folder / f"{name}.jsonl"), experiment.axes, pooled=True)
-        for name in experiment.grids
-        if (folder / f"{name}.jsonl").exists()
-    }
+    found = {}
+    for name, grid in experiment.grids.items():
+        lines = read_lines(folder / f"{name}.jsonl") if (folder / f"{name}.jsonl").exists() else []
+        planned = [line for line in lines if _planned(line["card"], grid, experiment.n)]
+        if planned:
+            found[name] = compare(planned, experiment.axes, pooled=True)
+    return found
+
+
+def _planned(card: Card, grid: Grid, n: int) -> bool:
+    """Whether a point belongs to the grid as it is now: an earlier one may have left others."""
+    steps = card["steps_fixed"] or card["steps"] in grid.steps
+    return card["run"] in grid.runs and card["n"] == n and steps and card["temperature"] in grid.temperatures
 
 
 def judged(experiment: Experiment, found: dict[str, Comparison]) -> list[list[str]]:

@@ -52,6 +52,9 @@ class Reproduction:
         for run in only:
             if run not in self.experiment.runs:
                 raise unknown("run", run, self.experiment.runs)
+        device_named(self.device)
+        for run in self.experiment.runs:  # a mistake in the last is told before the first is trained
+            self.experiment.settings(run, self.data, self.work / run)
         self._measure()
         data = Corpus(self.data).fingerprint
         for run in only or self.experiment.runs:
@@ -69,8 +72,13 @@ class Reproduction:
                     self._sweep(run, name, plans[name])
 
     def _done(self, name: str, run: str, plan: str) -> bool:
-        """Measured, or made and set aside to be measured."""
-        return any(self.ledger.done(f"{stage} {name}", run, plan) for stage in ("sweep", "samples"))
+        """Measured, or made and set aside to be measured; and what came of it is still there."""
+        if self.ledger.done(f"samples {name}", run, plan) and (self.results / f"{name}.{run}.samples.jsonl").exists():
+            return True
+        entry, file = self.ledger.find(f"sweep {name}", run), self.results / f"{name}.jsonl"
+        if entry is None or entry["plan"] != plan or not file.exists():
+            return False
+        return sum(line["card"]["run"] == run for line in read_lines(file)) == entry["points"]
 
     def _train(self, run: str, plan: str) -> None:
         _say(f"{run}: training")

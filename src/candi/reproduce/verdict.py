@@ -58,8 +58,10 @@ def _at(claim: Claim, group: Group, axes: Axes) -> Finding:
 
 def _judge(claim: Claim, pair: Pair, steps: int, axes: Axes) -> Finding:
     found = pair.result
-    if pair.winner is not None:
-        return Finding(steps, AGREES if pair.winner == claim.first and not claim.level else DISAGREES)
+    if found is None and pair.winner is not None:  # who is ahead is sure, by how much is not
+        if claim.level or (claim.margin and pair.winner == claim.second):
+            return Finding(steps, OPEN)
+        return Finding(steps, AGREES if pair.winner == claim.first else DISAGREES)
     if found is None or not math.isfinite(found.ratio_low):
         return Finding(steps, OPEN)
     costs = found.ratio, found.ratio_low, found.ratio_high

@@ -27,7 +27,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Guess:
-    """What the network makes of one state: the likeliest tokens at open positions, and how undecided it is.
+    """What the network makes of one state: the likeliest tokens where it was asked, and how undecided it is.
 
     `rank` counts the tokens that the noise alone makes look likelier than the network's first choice; it has none where
     a state shows nothing of a token.
@@ -93,6 +93,8 @@ def trace(model: Model, options: Mapping[str, Any], number: int = 0, alternative
 @torch.no_grad()
 def _guess(model: Model, state: State, prediction: Prediction, alternatives: int) -> Guess:
     method, size = model.denoiser.method, prediction.vocab_size
+    if method.causal:  # only the position that comes next was asked about
+        prediction = prediction.at(~state.known & ((~state.known).cumsum(-1) == 1))
     log_p, tokens, entropy = prediction.top(min(alternatives, size))
     rank = None
     if method.shows and state.known.shape[1] * size <= _DENSE:
