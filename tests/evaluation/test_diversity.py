@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from candi.errors import UserError
-from candi.evaluation.diversity import distinct, entropy
+from candi.evaluation.diversity import distinct, entropy, word_entropy
 from candi.evaluation.words import known_words, words
 
 
@@ -23,6 +23,12 @@ def test_distinct_n_grams():
     assert math.isnan(distinct(["a"], 2))
     with pytest.raises(UserError):
         distinct(["a"], 0)
+
+
+def test_entropy_of_words():
+    assert word_entropy("a b a b") == pytest.approx(math.log(2))
+    assert word_entropy("same same") == 0
+    assert math.isnan(word_entropy("  "))
 
 
 def test_words_of_text8():

@@ -33,6 +33,8 @@ def run(arguments: Sequence[str]) -> None:
         flags.add_argument(f"--{name}", type=str | None, default=None, help=f"A list of: {values}.")
     flags.add_argument("--n", type=int, default=128, help="Samples a point.")
     flags.add_argument("--length", type=int | None, default=None, help="Tokens in each; by default as in training.")
+    flags.add_argument("--characters", type=int | None, default=None, help="Of each text that are judged: for runs of "
+                       "different tokenizers, with --diversity word_entropy.")  # fmt: skip
     flags.add_argument("--top_k", type=int | None, default=None, help="Only the likeliest tokens of each position.")
     flags.add_argument("--nucleus", type=float | None, default=None, help="Only those that hold this probability.")
     flags.add_argument("--seed", type=int, default=0, help="Of the samples.")
@@ -49,7 +51,10 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--weights", type=str, default="0,1,2,4", help="Weights of guidance: a list or LOW:HIGH:STEP.")
     flags.add_argument("--reveal", type=float, default=0.0, help="How much it tilts revealed tokens.")
     flags.add_argument(
-        "--diversity", type=str | None, default=None, help="entropy, distinct_2, compression or unique_words."
+        "--diversity",
+        type=str | None,
+        default=None,
+        help="entropy, word_entropy, distinct_2, unique_words …",
     )
     flags.add_argument("--quality", type=str | None, default=None, help="perplexity, valid_words or mauve.")
     flags.add_argument("--batch", type=int | None, default=None, help="Samples at once; by default what memory holds.")
@@ -73,7 +78,7 @@ def run(arguments: Sequence[str]) -> None:
                 top_k=given.top_k, nucleus=given.nucleus, length=given.length, n=given.n, seed=given.seed,
                 batch=given.batch, device=given.device, workers=given.workers, precision=given.precision,
                 compile=given.compile, scorers=names, context=given.context,
-                words=given.words, mauve=given.mauve, letters=given.letters,
+                words=given.words, mauve=given.mauve, letters=given.letters, characters=given.characters,
                 molecules=given.molecules, target=given.target,
                 classifiers=given.classifier.split(",") if given.classifier else (),
                 weights=numbers(given.weights), reveal=given.reveal,
@@ -117,10 +122,12 @@ def _axes(earlier: Sequence[Line], scored: bool, given: Namespace) -> Axes:
     less = bool(given.classifier) and given.target == 0
     axes = Axes(given.diversity or beside.get(quality, "unique_words"), quality, less)
     _ = axes.measures
-    have = {need: bool(given[need]) or bool(earlier) for need in ("words", "mauve", "molecules")} | {"scorer": scored}
+    needs = ("words", "mauve", "molecules", "characters")
+    have = {need: bool(given[need]) or bool(earlier) for need in needs} | {"scorer": scored}
     for name, need in (
         ("perplexity", "scorer"),
         ("valid_words", "words"),
+        ("word_entropy", "characters"),
         ("unique_words", "words"),
         ("mauve", "mauve"),
         ("property", "molecules"),

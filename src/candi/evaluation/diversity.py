@@ -1,6 +1,7 @@
 """How varied samples are."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -16,6 +17,12 @@ def entropy(tokens: Int[Tensor, "N L"]) -> Float[Tensor, "N"]:
     # in a sorted row a token's count is the length of its run; L positions of it each have the weight 1/L
     counts = torch.searchsorted(ordered, ordered, right=True) - torch.searchsorted(ordered, ordered)
     return math.log(tokens.shape[1]) - counts.double().log().mean(-1)
+
+
+def word_entropy(text: str) -> float:
+    """-sum_w c_w/n ln(c_w/n) over the words of a text: the same for every tokenizer. nan without words."""
+    words = text.split()
+    return -sum(c / len(words) * math.log(c / len(words)) for c in Counter(words).values()) if words else math.nan
 
 
 def distinct(samples: Sequence[Sequence[object]], n: int) -> float:

@@ -47,9 +47,10 @@ class Measure:
 
 
 _TOKENS = ("tokenizer", "length", "n", "ema", "precision", "draws")
-_TEXT = ("n", "ema", "precision", "draws")
+_TEXT = ("n", "ema", "precision", "draws", "characters")
 MEASURES = {
     "entropy": Measure("entropy of a sample (nats)", True, True, above="entropy", agree=_TOKENS),
+    "word_entropy": Measure("entropy of a sample's words (nats)", True, True, above="word_entropy", agree=_TEXT),
     "distinct_2": Measure("distinct pairs of tokens", True, True, agree=_TOKENS),
     "compression": Measure("size after compression", True, True, agree=(*_TEXT, "length")),
     "unique_words": Measure("unique words", True, True, agree=(*_TEXT, "length", "words")),

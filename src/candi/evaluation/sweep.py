@@ -24,7 +24,7 @@ from candi.evaluation.mauve import Mauve
 from candi.evaluation.progress import SweepProgress
 from candi.evaluation.samples import Samples, make, read_record
 from candi.evaluation.scorers import load_scorer
-from candi.evaluation.table import Line, append_line, measured, scored, scorer_folder, write_lines, write_scores
+from candi.evaluation.table import Line, append_line, cut, measured, scored, scorer_folder, write_lines, write_scores
 from candi.evaluation.words import WordList, word_list
 from candi.guidance import Guidance, guide_for
 from candi.loading import device_named
@@ -59,6 +59,7 @@ class SweepSettings:
     words: str | None = None
     mauve: str | None = None
     letters: bool = True
+    characters: int | None = None  # of each text that are judged, for runs of different tokenizers
     molecules: str | None = None
     classifiers: Sequence[str] = ()
     target: int = 1
@@ -74,6 +75,8 @@ class SweepSettings:
             raise UserError("A sweep needs --temperatures above 0, for example 0.7:1.0:0.025.")
         if self.length is not None and self.length < 1:
             raise UserError(f"--length must be at least 1, not {self.length}.")
+        if self.characters is not None and self.characters < 1:
+            raise UserError(f"--characters must be at least 1, not {self.characters}.")
         if self.context < 2:
             raise UserError(f"--context must be at least 2 tokens, not {self.context}.")
         if self.precision not in PRECISIONS:
@@ -124,7 +127,7 @@ class Sweep:
                 precision=settings.resolved, guides=self._guides(one),
             )
         ]  # fmt: skip
-        self._folders = {name: scorer_folder(name, settings.context) for name in settings.scorers}
+        self._folders = {name: scorer_folder(name, settings.context, settings.characters) for name in settings.scorers}
         if settings.mauve is not None:
             scorer = self._folders[settings.scorers[0]]
             self._folders[_MAUVE] = f"{_MAUVE}-{fingerprint([scorer, Corpus(settings.mauve).fingerprint])}"
@@ -236,7 +239,9 @@ class Sweep:
             scores = {name: read_record(self.score_file(name, point)) for name in self._folders}
             mauve = scores.pop(_MAUVE, None)
             samples = Samples.read(self.sample_file(point))
-            self._measured[point.key] = measured(point, samples, scores, self._words, mauve, self.settings.molecules)
+            self._measured[point.key] = measured(
+                point, samples, scores, self._words, mauve, self.settings.molecules, self.settings.characters
+            )
         return self._measured[point.key]
 
     def unjudged(self, judge: str) -> bool:
@@ -275,7 +280,7 @@ class Worker:
         for name, judge in self.judges.items():
             path = self.sweep.score_file(name, point)
             if not path.exists():
-                write_scores(path, judge(Samples.read(file).texts))
+                write_scores(path, judge(cut(Samples.read(file).texts, settings.characters)))
 
     def _guide(self, one: Contestant, point: Point) -> Guidance | None:
         if point.guidance is None:

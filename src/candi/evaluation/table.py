@@ -4,11 +4,13 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from candi.errors import UserError
 from candi.evaluation.card import Point, fingerprint
+from candi.evaluation.diversity import word_entropy
 from candi.evaluation.measures import MEASURES, compression, plain
 from candi.evaluation.molecules import molecules
 from candi.evaluation.samples import Samples
@@ -27,17 +29,23 @@ def measured(
     known: WordList | None = None,
     mauve: Mapping[str, Any] | None = None,
     measured_property: str | None = None,
+    characters: int | None = None,
 ) -> Line:
     """A point with its card, its measures, and the columns from which their bands are made.
 
-    The first scorer is what perplexity means; those after it stand beside it under their names.
+    The first scorer is what perplexity means; those after it stand beside it under their names. Of each text only so
+    many `characters` count, where texts of different tokenizers are to be compared.
     """
+    samples = replace(samples, texts=cut(samples.texts, characters))
     columns: dict[str, Any] = {"entropy": list(samples.entropy)}
     values = {
         "entropy": MEASURES["entropy"].of(columns),
         "distinct_2": samples.distinct_2,
         "compression": compression(samples.texts),
     }
+    if characters is not None:
+        columns["word_entropy"] = [word_entropy(text) if text.split() else 0.0 for text in samples.texts]
+        values["word_entropy"] = MEASURES["word_entropy"].of(columns)
     for index, (name, score) in enumerate(scores.items()):
         mark = f":{name}" if index else ""
         columns |= {f"nats{mark}": score["nats"], f"tokens{mark}": score["tokens"]}
@@ -63,6 +71,7 @@ def measured(
         "words": None if known is None else known.identity,
         "mauve": None if mauve is None else mauve["identity"],
         "property": measured_property,
+        "characters": characters,
     }
     if mauve is not None:
         values["mauve"] = math.nan if mauve["mauve"] is None else mauve["mauve"]
@@ -70,10 +79,15 @@ def measured(
     return {"key": point.key, "card": card, "measures": plain(values), "columns": columns}
 
 
-def scorer_folder(scorer: str, context: int) -> str:
-    """A folder's name for a scorer; one whose weights have changed is another one."""
+def cut(texts: Sequence[str], characters: int | None) -> list[str]:
+    return [text[:characters] for text in texts]
+
+
+def scorer_folder(scorer: str, context: int, characters: int | None = None) -> str:
+    """A folder's name for a scorer; one whose weights have changed, or who reads less, is another one."""
     name = re.sub(r"[^\w.-]+", "_", Path(scorer).name)[:40]
-    return f"{name}-{fingerprint([content(scorer) or scorer, context])[:8]}"
+    what = [content(scorer) or scorer, context]
+    return f"{name}-{fingerprint(what if characters is None else [*what, characters])[:8]}"
 
 
 def write_scores(path: Path, record: Mapping[str, Any]) -> None:

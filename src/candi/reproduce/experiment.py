@@ -68,6 +68,7 @@ class _Scale:
     data: str | None = None
     classify: dict[str, Any] = field(default_factory=dict)
     weights: list[float] = field(default_factory=list)
+    characters: int | None = None  # of each text that are judged, where tokenizers differ
     scorers: list[str] = field(default_factory=list)  # as candi frontier takes them, or run:NAME of this experiment
 
 
@@ -106,6 +107,7 @@ class Experiment:
     claims: Sequence[Claim]
     n: int
     scorers: Sequence[str] = ()
+    characters: int | None = None
 
     @property
     def label(self) -> str:
@@ -148,6 +150,7 @@ class Experiment:
         grid = self.grids[sweep]
         plan = [self.training_plan(run, data), grid.options, grid.steps, grid.temperatures, self.n]
         plan += [list(self.scorers)] if self.scorers else []
+        plan += [self.characters] if self.characters is not None else []
         if grid.property is not None:
             judge = grid.classifiers.get(run)
             guide = None if judge is None else self.classifiers[judge]
@@ -225,6 +228,7 @@ def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
     return Experiment(
         name=name, scale=scale, title=file.title, question=file.question, figure=file.figure, about=size.about,
         axes=axes, text=file.data, data=size.data, n=size.n, grids=grids, scorers=size.scorers,
+        characters=size.characters,
         runs={run: _merged(file.train, size.train, file.runs[run]) for run in size.runs},
         classifiers={name: _merged(size.classify, values) for name, values in file.classifiers.items()},
         claims=[
@@ -248,6 +252,8 @@ def _check(file: _File, size: _Scale, where: str, scale: str) -> None:
         raise UserError(f"{here}: a point needs at least 2 samples, 1 step and a temperature above 0.")
     if file.quality == "perplexity" and not size.scorers:
         raise UserError(f"{here}: perplexity needs scorers.")
+    if file.diversity == "word_entropy" and size.characters is None:
+        raise UserError(f"{here}: word_entropy needs characters, how many of each text are judged.")
     if file.quality == "mauve":
         raise UserError(f"{where}: mauve cannot be measured here; choose perplexity, valid_words or property.")
     for sweep in size.sweeps:

@@ -57,19 +57,26 @@ class Reproduction:
             self.experiment.settings(run, self.data, self.work / run)
         self._measure()
         data = Corpus(self.data).fingerprint
-        for run in only or self.experiment.runs:
-            plans = {name: self.experiment.sweep_plan(run, name, data) for name in self.experiment.grids_of(run)}
-            missing = [name for name, plan in plans.items() if not self._done(name, run, plan)]
-            if not missing:
+        missing = {run: self._missing(run, data) for run in only or self.experiment.runs}
+        judges = {scorer.removeprefix(RUN) for scorer in self.experiment.scorers if scorer.startswith(RUN)}
+        if any(missing.values()):  # who judges must be there first, whichever runs were asked for
+            missing = {judge: self._missing(judge, data) for judge in self.experiment.runs if judge in judges} | missing
+        for run, names in missing.items():
+            if not names and not (run in judges and any(missing.values())):
                 _say(f"{run}: done before")
                 continue
             with fresh():
                 self._train(run, self.experiment.training_plan(run, data))
             with fresh():
-                self._classify(run, missing)
-            for name in missing:
+                self._classify(run, names)
+            for name in names:
                 with fresh():
-                    self._sweep(run, name, plans[name])
+                    self._sweep(run, name, self.experiment.sweep_plan(run, name, data))
+
+    def _missing(self, run: str, data: str) -> list[str]:
+        """The sweeps of a run that are still to be done."""
+        plans = {name: self.experiment.sweep_plan(run, name, data) for name in self.experiment.grids_of(run)}
+        return [name for name, plan in plans.items() if not self._done(name, run, plan)]
 
     def _done(self, name: str, run: str, plan: str) -> bool:
         """Measured, or made and set aside to be measured; and what came of it is still there."""
@@ -119,6 +126,7 @@ class Reproduction:
                 temperatures=grid.temperatures, options=options, n=self.experiment.n, device=self.device,
                 words=self.data if "words" in axes.diversity + axes.quality else None,
                 molecules=grid.property if HAS_RDKIT else None, scorers=self._scorers(),
+                characters=self.experiment.characters,
                 classifiers=() if judge is None else [str(self.work / "classifiers" / judge)],
                 weights=grid.weights or [1.0], reveal=reveal,
             )
