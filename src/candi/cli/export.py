@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from candi.cli.parsing import parse, parser
-from candi.cli.sample import method_options
+from candi.cli.walking import method_options
 from candi.errors import UserError
 from candi.export import export
 

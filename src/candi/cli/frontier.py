@@ -10,7 +10,7 @@ from jsonargparse import Namespace
 from candi import plots
 from candi.cli.judges import add_judges, scorers
 from candi.cli.parsing import parse, parser
-from candi.cli.sample import method_options
+from candi.cli.walking import method_options
 from candi.errors import UserError
 from candi.evaluation.compare import Axes, Comparison, compare
 from candi.evaluation.samples import Samples

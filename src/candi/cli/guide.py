@@ -9,7 +9,7 @@ import numpy as np
 from jsonargparse import Namespace
 
 from candi.cli.parsing import parse, parser
-from candi.cli.sample import method_options
+from candi.cli.walking import method_options
 from candi.config import read_json
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus

@@ -7,38 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from candi.cli.parsing import parse, parser
+from candi.cli.walking import WALK, add_walk, method_options
 from candi.cli.watch import watch
 from candi.draws import PRECISION
 from candi.errors import UserError
 from candi.loading import load
-from candi.methods import Method
 from candi.model import Model
 from candi.report.animation import write_animation
 from candi.report.frames import frames
-
-_WALK = (
-    "length",
-    "steps",
-    "temperature",
-    "top_k",
-    "nucleus",
-    "prompt",
-    "infill",
-    "blank",
-    "seed",
-    "precision",
-    "compile",
-)
-
-
-def method_options() -> dict[str, str]:
-    """The options of all methods' steps, with the values they take."""
-    return {name: ", ".join(values) for method in _kinds(Method) for name, values in method.options.items()}
-
-
-def _kinds(method: Any) -> list[Any]:
-    """All classes below, plugins' among them."""
-    return [kind for child in method.__subclasses__() for kind in (child, *_kinds(child))]
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -49,27 +25,7 @@ def run(arguments: Sequence[str]) -> None:
         help="The run's folder, a checkpoint's folder, hf:OWNER/NAME, or a model that ships (candi models).",
     )
     flags.add_argument("--n", type=int, default=1, help="How many samples.")
-    flags.add_argument("--length", type=int | None, default=None, help="Tokens in each; by default as in training.")
-    flags.add_argument(
-        "--steps",
-        type=int | None,
-        default=None,
-        help="Denoising steps: evaluations of the network; by default what the model recommends, else 32.",
-    )
-    flags.add_argument(
-        "--temperature",
-        type=float | None,
-        default=None,
-        help="Below 1 is safer, above 1 wilder; by default what the model recommends, else 1.",
-    )
-    flags.add_argument("--top_k", type=int | None, default=None, help="Only the likeliest tokens of each position.")
-    flags.add_argument("--nucleus", type=float | None, default=None, help="Only those that hold this probability.")
-    flags.add_argument("--prompt", type=str | None, default=None, help="Text that the samples begin with.")
-    flags.add_argument("--infill", type=str | None, default=None, help="A template: each blank is a token to fill.")
-    flags.add_argument("--blank", type=str, default="_", help="The character that is a blank in --infill.")
-    flags.add_argument("--seed", type=int, default=0, help="The same seed gives the same samples.")
-    for name, values in method_options().items():
-        flags.add_argument(f"--{name}", type=str | None, default=None, help=f"Option of some methods: {values}.")
+    add_walk(flags)
     flags.add_argument("--batch", type=int, default=64, help="Samples made at once.")
     flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
     flags.add_argument("--precision", type=str, default="auto", help="auto, bf16 or float32; auto is bf16 on a GPU.")
@@ -87,7 +43,7 @@ def run(arguments: Sequence[str]) -> None:
     if given.n < 1:
         raise UserError(f"At least 1 sample is needed, not {given.n}.")
     model = load(given.run, given.device)
-    options = model.settled(**{name: given[name] for name in (*_WALK, *method_options())})
+    options = model.settled(**{name: given[name] for name in (*WALK, "precision", "compile", *method_options())})
     if given.frames is not None:
         _save_frames(given.frames, model, options)
     if given.watch:

@@ -8,7 +8,7 @@ from typing import Any
 from jsonargparse import Namespace
 
 from candi.cli.parsing import parse, parser
-from candi.cli.sample import method_options
+from candi.cli.walking import WALK, add_walk, method_options
 from candi.errors import UserError
 from candi.guidance import Guidance, guide_for
 from candi.loading import load
@@ -17,24 +17,12 @@ from candi.report.trace import Panel, write_page
 from candi.sampling.trace import trace
 from candi.training.classifier import check_classifier, load_classifier
 
-_WALK = ("length", "steps", "temperature", "top_k", "nucleus", "prompt", "infill", "blank", "seed")
-
 
 def run(arguments: Sequence[str]) -> None:
     flags = parser("trace", "RUN [OTHER] --out trace.html", "Write a page that plays one walk from noise to text.")
     flags.add_argument("runs", type=str, nargs="+", help="A run or a model that ships; two are shown side by side.")
     flags.add_argument("--out", type=Path, default=Path("trace.html"), help="The page.")
-    flags.add_argument("--length", type=int | None, default=None, help="Tokens; by default as in training.")
-    flags.add_argument("--steps", type=int | None, default=None, help="Denoising steps.")
-    flags.add_argument("--temperature", type=float | None, default=None, help="Below 1 is safer, above 1 wilder.")
-    flags.add_argument("--top_k", type=int | None, default=None, help="Only the likeliest tokens of each position.")
-    flags.add_argument("--nucleus", type=float | None, default=None, help="Only those that hold this probability.")
-    flags.add_argument("--prompt", type=str | None, default=None, help="Text that the sample begins with.")
-    flags.add_argument("--infill", type=str | None, default=None, help="A template: each blank is a token to fill.")
-    flags.add_argument("--blank", type=str, default="_", help="The character that is a blank in --infill.")
-    flags.add_argument("--seed", type=int, default=0, help="The same seed gives the same walk.")
-    for name, values in method_options().items():
-        flags.add_argument(f"--{name}", type=str | None, default=None, help=f"Option of some methods: {values}.")
+    add_walk(flags)
     flags.add_argument("--alternatives", type=int, default=5, help="Tokens shown for each position.")
     flags.add_argument("--classifier", type=str | None, default=None, help="Guided by it, beside unguided.")
     flags.add_argument("--target", type=int, default=1, help="The label that is wanted of it.")
@@ -63,7 +51,7 @@ def run(arguments: Sequence[str]) -> None:
 def _panel(given: Namespace, run: str, model: Model, guided: bool = False) -> Panel:
     method = model.denoiser.method
     own = [name for name in method_options() if name in method.options]
-    options: dict[str, Any] = model.settled(**{name: given[name] for name in (*_WALK, *own)})
+    options: dict[str, Any] = model.settled(**{name: given[name] for name in (*WALK, *own)})
     about = f"{options['steps']} steps, temperature {options['temperature']:g}, seed {given.seed}"
     if guided:
         options["guide"] = _guide(given, model)
