@@ -43,8 +43,10 @@ def test_texts_of_different_tokenizers_are_judged_alike(tmp_path, capfd):
     assert capfd.readouterr().err.count("done before") == 5  # the judge too has nothing left to do
 
 
-def test_what_lies_elsewhere_is_said_on_the_command_line():
+def test_what_lies_elsewhere_is_said_on_the_command_line(tmp_path):
     small = read("large", "small").adapted("/data/gpt2", ["/data/judge.gguf"])
-    assert small.runs["candi"]["tokenizer"] == "/data/gpt2"
+    assert small.settings("candi", "pydoc", tmp_path).tokenizer == "/data/gpt2"
     assert small.scorers == ["/data/judge.gguf"]
+    other = read("large", "small").adapted("/elsewhere/gpt2", ["/elsewhere/judge.gguf"])
+    assert small.sweep_plan("candi", "methods", "x") == other.sweep_plan("candi", "methods", "x")
     assert read("large", "small").adapted(None, ()).scorers == ["smollm2"]

@@ -108,15 +108,15 @@ class Experiment:
     n: int
     scorers: Sequence[str] = ()
     characters: int | None = None
+    tokenizer: str | None = None  # where that of all runs lies, if not where the file says
 
     @property
     def label(self) -> str:
         return f"{self.name}-{self.scale}"
 
     def adapted(self, tokenizer: str | None, scorers: Sequence[str]) -> "Experiment":
-        """With what lies elsewhere on this machine. A tokenizer's path decides nothing: its content is in the cards."""
-        runs = {name: {**run, "tokenizer": tokenizer} if tokenizer else run for name, run in self.runs.items()}
-        return replace(self, runs=runs, scorers=scorers or self.scorers)
+        """With what lies elsewhere on this machine. Where it lies is no part of a plan: its content is in the cards."""
+        return replace(self, tokenizer=tokenizer, scorers=scorers or self.scorers)
 
     def grids_of(self, run: str) -> dict[str, Grid]:
         return {name: grid for name, grid in self.grids.items() if run in grid.runs}
@@ -124,7 +124,7 @@ class Experiment:
     def settings(self, run: str, data: str, out: Path) -> TrainSettings:
         """Of the training of a run."""
         where = f"{self.name}, {run}"
-        values = dict(self.runs[run])
+        values = {**self.runs[run], **({"tokenizer": self.tokenizer} if self.tokenizer else {})}
         method = values.get("method", "candi")
         if not isinstance(method, str) or method not in METHODS:
             raise UserError(f"{where}: {unknown('method', str(method), METHODS)}")
@@ -149,7 +149,7 @@ class Experiment:
         """Of what decides the points of a run in a sweep."""
         grid = self.grids[sweep]
         plan = [self.training_plan(run, data), grid.options, grid.steps, grid.temperatures, self.n]
-        plan += [list(self.scorers)] if self.scorers else []
+        plan += [[Path(scorer).name for scorer in self.scorers]] if self.scorers else []
         plan += [self.characters] if self.characters is not None else []
         if grid.property is not None:
             judge = grid.classifiers.get(run)
