@@ -1,9 +1,7 @@
 """The page of a sweep: one file that opens from disk, with everything in it."""
 
-import json
 import math
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ from candi.evaluation.compare import Axes, Comparison, Curve, Group, moved_by
 from candi.evaluation.pareto import front
 from candi.evaluation.samples import Samples
 from candi.evaluation.table import Line
-from candi.files import write_text
+from candi.report.page import write_filled
 from candi.report.tables import caution, matched_rows, sentence, trap
 
 _SAMPLES, _CHARACTERS = 4, 1200  # shown of a point
@@ -19,10 +17,7 @@ _SAMPLES, _CHARACTERS = 4, 1200  # shown of a point
 
 def write_page(path: Path, comparison: Comparison, samples: Mapping[str, Samples]) -> None:
     """`samples` by the key of their point; a point without any shows its card alone."""
-    template = (files("candi.report") / "frontier.html").read_text(encoding="utf-8")
-    # "<" cannot end the script element early, and no text is ever taken for markup
-    data = json.dumps(_finite(_data(comparison, samples)), ensure_ascii=False).replace("<", "\\u003c")
-    write_text(path, template.replace("__DATA__", data))
+    write_filled(path, "frontier.html", _finite(_data(comparison, samples)))
 
 
 def _data(comparison: Comparison, samples: Mapping[str, Samples]) -> dict[str, Any]:

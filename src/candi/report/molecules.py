@@ -3,10 +3,8 @@
 import base64
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import numpy as np
 
 from candi.data.molecules import parse
 from candi.files import write_text
+from candi.report.page import write_filled
 
 _BINS = 24
 
@@ -41,9 +40,7 @@ def write_page(
         ],
         "histograms": {name: _histogram(values, training.get(name, ())) for name, values in samples.items() if values},
     }
-    template = (files("candi.report") / "molecules.html").read_text(encoding="utf-8")
-    # "<" cannot end the script element early, and no text is ever taken for markup
-    write_text(path, template.replace("__DATA__", json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")))
+    write_filled(path, "molecules.html", data)
 
 
 def picture(smiles: str) -> str:

@@ -1,17 +1,15 @@
 """The page of a trace: one file that opens from disk, with a slider over the steps of one or two walks."""
 
 import base64
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from candi.data.tokenizer import Tokenizer
-from candi.files import write_text
+from candi.report.page import write_filled
 from candi.sampling.trace import Moment
 
 _NONE = 65_535  # no token, no rank
@@ -29,10 +27,7 @@ class Panel:
 
 
 def write_page(path: Path, panels: Sequence[Panel]) -> None:
-    template = (files("candi.report") / "trace.html").read_text(encoding="utf-8")
-    # "<" cannot end the script element early, and no text is ever taken for markup
-    data = json.dumps([_panel(panel) for panel in panels], ensure_ascii=False).replace("<", "\\u003c")
-    write_text(path, template.replace("__DATA__", data))
+    write_filled(path, "trace.html", [_panel(panel) for panel in panels])
 
 
 def _panel(panel: Panel) -> dict[str, Any]:
