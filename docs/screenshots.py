@@ -1,5 +1,6 @@
 """Take the pictures of pages that the documents show: python docs/screenshots.py (needs Chromium, candi[dev])."""
 
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -29,8 +30,10 @@ def demo(tab: Tab) -> None:
     page = Page(Shelf(device="cpu"))
     tab.goto(page.address)
     tab.locator("#prompt textarea").fill("the history of ")
+    tab.get_by_label("number input for Steps").first.fill("64")
+    tab.keyboard.press("Enter")
     tab.get_by_role("button", name="Write").click()
-    tab.locator("#walk").get_by_text("step 9 of 16").wait_for()
+    tab.locator("#walk").get_by_text(re.compile(r"step [345]\d of 64")).wait_for()  # somewhere in the middle
     tab.screenshot(path=FOLDER / "demo-text.png")
     tab.locator("#walk").get_by_text("100% clean").wait_for()
     tab.get_by_role("tab", name="Theory").click()
