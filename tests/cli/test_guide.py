@@ -275,3 +275,55 @@ def test_the_page_draws_sorts_and_shows_text_as_text(browser, tmp_path):  # noqa
 def test_the_data_of_a_run_is_found_again(place):
     record = json.loads((place / "candi" / "run.json").read_text())
     assert Corpus(record["settings"]["data"]).fingerprint == record["data"]
+
+
+@pytest.mark.parametrize("kind", ["recurrent", "bag"])
+def test_classifiers_of_other_kinds_steer_as_well(place, kind):
+    judge = place / kind
+    main(
+        ["train-classifier", str(place / "candi"), "--data", str(place / "some.smi"), "--label", "rings>=1", "--kind",
+         kind, "--learning_rate", "0.02", "--steps", "60", "--model.width", "32", "--model.blocks", "1",
+         "--device", "cpu", "--out", str(judge)]
+    )  # fmt: skip
+    network, config = load_classifier(str(judge), torch.device("cpu"))
+    assert config.kind == kind
+    assert type(network.trunk).__name__.lower() == kind
+    means = [np.mean(_rings(place, "--classifier", str(judge), "--weight", weight)) for weight in ("0", "30")]
+    assert means[1] > means[0] + 0.08  # the standard error of a difference is about 0.05
+
+
+def test_a_kind_that_is_none_is_refused_in_one_sentence(place, capsys):
+    base = ["train-classifier", str(place / "candi"), "--data", str(place / "some.smi"), "--label", "rings>=1", "--out",
+            str(place / "none")]  # fmt: skip
+    with pytest.raises(SystemExit) as stopped:
+        main([*base, "--kind", "forest"])
+    assert stopped.value.code == 2
+    assert "forest" in capsys.readouterr().err
+    assert not (place / "none").exists()
+
+
+def test_a_sweep_asks_runs_that_know_labels(place, tmp_path, capsys):
+    axes = ["--molecules", "rings", "--steps", "6", "--temperatures", "1", "--n", "64", "--device", "cpu"]
+    main(
+        ["frontier", str(place / "candi"), str(place / "mdlm"), *axes, "--label", "1", "--weights", "0,2",
+         "--classifier", str(place / "noisy"), "--out", str(tmp_path / "sweep")]
+    )  # fmt: skip
+    lines = read_lines(tmp_path / "sweep" / "points.jsonl")
+    means = {(c["run"], c["guidance"]["classifier"], c["guidance"]["weight"]): line["measures"]["property"]
+             for line in lines for c in [line["card"]]}  # fmt: skip
+    assert set(means) == {("candi", None, 0.0), ("candi", None, 2.0), ("mdlm", "noisy", 0.0), ("mdlm", "noisy", 2.0)}
+    assert means["candi", None, 0.0] > means["mdlm", "noisy", 0.0] + 0.1  # asked for rings, and not
+    for runs, label, complaint in ((["mdlm"], "1", "knows labels"), (["candi"], "2", "know 0 and 1")):
+        with pytest.raises(SystemExit):
+            main(
+                [
+                    "frontier",
+                    *(str(place / run) for run in runs),
+                    *axes,
+                    "--label",
+                    label,
+                    "--out",
+                    str(tmp_path / "no"),
+                ]
+            )
+        assert complaint in capsys.readouterr().err

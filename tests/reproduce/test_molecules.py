@@ -8,9 +8,11 @@ import pytest
 from candi.cli import main
 from candi.data.corpus import Corpus
 from candi.data.labels import Label
+from candi.evaluation.compare import Axes, compare
 from candi.evaluation.table import read_lines
 from candi.reproduce import reproduce
 from candi.reproduce.ledger import Ledger
+from candi.reproduce.page import write
 
 pytest.importorskip("rdkit")
 pytestmark = pytest.mark.usefixtures("cache")
@@ -46,6 +48,23 @@ def test_guided_points_of_every_weight_temperature_and_tilt(whole):
     assert all({"is_molecule", "property"} == set(line["columns"]) for line in lines)
 
 
+def test_classifiers_of_every_kind_and_none_guide_the_same_way(whole, tmp_path):
+    lines = read_lines(whole / "kinds-qed.jsonl")
+    by = {(c["run"], c["guidance"]["classifier"], c["guidance"]["weight"]) for c in (line["card"] for line in lines)}
+    kinds = ("qed-clean", "qed-recurrent", "qed-bag")
+    assert by == {("candi", kind, w) for kind in kinds for w in (0.0, 3.0)} | {
+        ("candi-qed", None, w) for w in (0.0, 0.5, 1.0, 2.0, 4.0)
+    }
+    assert all(line["card"]["seconds"] > 0 for line in lines)
+    curves = {
+        curve.label for curve in compare(lines, Axes("unique_molecules", "property"), pooled=True).groups[0].curves
+    }
+    assert curves == {"candi-qed", *(f"candi (ddim, exact, {kind} 1)" for kind in kinds)}
+    page = write(whole.parent, tmp_path).read_text()
+    assert "| candi-qed | 4 | " in page
+    assert "temperatures on its frontier" in page
+
+
 def test_what_is_made_without_rdkit_is_measured_where_there_is_some(whole, data, tmp_path, monkeypatch):
     """The same points, whether they were measured at once or set aside first."""
     monkeypatch.setattr(reproduce, "HAS_RDKIT", False)
@@ -53,12 +72,15 @@ def test_what_is_made_without_rdkit_is_measured_where_there_is_some(whole, data,
         _reproduce(tmp_path, data)
     results = tmp_path / "results" / "molecules-toy"
     aside = sorted(path.name for path in results.glob("*.samples.jsonl"))
-    assert aside == ["qed.candi.samples.jsonl", "qed.mdlm.samples.jsonl", "tilted-qed.candi.samples.jsonl"]
+    assert aside == [
+        "kinds-qed.candi-qed.samples.jsonl", "kinds-qed.candi.samples.jsonl", "qed.candi.samples.jsonl",
+        "qed.mdlm.samples.jsonl", "tilted-qed.candi.samples.jsonl",
+    ]  # fmt: skip
     assert not (results / "qed.jsonl").exists()
     monkeypatch.setattr(reproduce, "HAS_RDKIT", True)
     _reproduce(tmp_path, data)
     assert not list(results.glob("*.samples.jsonl"))
-    for name in ("qed", "tilted-qed"):
+    for name in ("qed", "tilted-qed", "kinds-qed"):
         mine, theirs = (
             {line["key"]: line["measures"] for line in read_lines(f / f"{name}.jsonl")} for f in (results, whole)
         )

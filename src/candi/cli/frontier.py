@@ -48,6 +48,7 @@ def run(arguments: Sequence[str]) -> None:
         help="Guide by a classifier; of a list each run takes one that fits.",
     )
     flags.add_argument("--target", type=int, default=1, help="The label that is wanted of it.")
+    flags.add_argument("--label", type=int | None, default=None, help="Ask runs that know labels for one.")
     flags.add_argument("--weights", type=str, default="0,1,2,4", help="Weights of guidance: a list or LOW:HIGH:STEP.")
     flags.add_argument("--reveal", type=float, default=0.0, help="How much it tilts revealed tokens.")
     flags.add_argument(
@@ -81,7 +82,7 @@ def run(arguments: Sequence[str]) -> None:
                 words=given.words, mauve=given.mauve, letters=given.letters, characters=given.characters,
                 molecules=given.molecules, target=given.target,
                 classifiers=given.classifier.split(",") if given.classifier else (),
-                weights=numbers(given.weights), reveal=given.reveal,
+                weights=numbers(given.weights), reveal=given.reveal, label=given.label,
             )
         ).go()  # fmt: skip
     comparison = compare(lines, axes)
@@ -119,7 +120,7 @@ def _axes(earlier: Sequence[Line], scored: bool, given: Namespace) -> Axes:
     scored = scored or any("perplexity" in line["measures"] for line in earlier)
     quality = given.quality or ("property" if given.molecules else "perplexity" if scored else "valid_words")
     beside = {"perplexity": "entropy", "property": "unique_molecules", "valid_molecules": "unique_molecules"}
-    less = bool(given.classifier) and given.target == 0
+    less = given.label == 0 or (bool(given.classifier) and given.target == 0)
     axes = Axes(given.diversity or beside.get(quality, "unique_words"), quality, less)
     _ = axes.measures
     needs = ("words", "mauve", "molecules", "characters")

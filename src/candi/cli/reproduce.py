@@ -25,7 +25,11 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--scorers", type=str | None, default=None, help="Other judges than the experiment names.")
     flags.add_argument("--tokenizer", type=str | None, default=None, help="Where its tokenizer lies, if it needs one.")
     flags.add_argument("--device", type=str, default="auto", help="Where samples are made: auto, cpu or cuda.")
+    flags.add_argument("--shared", type=int, default=1, help="How many such commands share the device, each with its "
+                       "own --runs, --out and --results: told beside the times.")  # fmt: skip
     given = parse(flags, arguments)
+    if given.shared < 1:
+        raise UserError(f"--shared must be at least 1, not {given.shared}.")
     experiment = read(given.name, given.scale)
     experiment = experiment.adapted(given.tokenizer, given.scorers.split(",") if given.scorers else ())
     data = given.data or experiment.data
@@ -33,7 +37,8 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError(f"{experiment.name} needs {experiment.text}; give it with --data FILE.")
     work, results = given.out or Path("runs") / experiment.label, given.results / experiment.label
     try:
-        Reproduction(experiment, data, work, results, given.device).go(given.runs.split(",") if given.runs else ())
+        reproduction = Reproduction(experiment, data, work, results, given.device, given.shared)
+        reproduction.go(given.runs.split(",") if given.runs else ())
         for name, comparison in comparisons(experiment, results).items():
             plots.save(plots.frontiers(comparison), work / name)
     except OSError as error:

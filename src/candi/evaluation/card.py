@@ -41,7 +41,7 @@ class Point:
     seed: int
     n: int
     precision: str
-    guidance: Mapping[str, Any] | None = None  # classifier, its content, target, weight, reveal
+    guidance: Mapping[str, Any] | None = None  # classifier or None, its content, target, weight, reveal
 
     @classmethod
     def of(cls, card: Card) -> "Point":

@@ -235,7 +235,7 @@ def _way(card: Mapping[str, Any], pooled: bool) -> str:
     if guidance:
         cuts |= {} if pooled else {"temperature": card["temperature"]}
         cuts |= {"reveal": guidance["reveal"]} if guidance["reveal"] else {}
-        by = [f"{guidance['classifier']} {guidance['target']}"]
+        by = [f"{guidance['classifier'] or 'label'} {guidance['target']}"]
     return ", ".join([*card["options"].values(), *by, *(f"{name} {value:g}" for name, value in cuts.items())])
 
 

@@ -62,7 +62,8 @@ class Contestant:
         counts = [len(self.method.times(count, length)) - 1 for count in steps]
         trained = asdict(self.config.settings)  # type: ignore[call-overload]
         # discrete guidance has a step of its own, which has no options
-        replaced = any(guide is not None for guide in guides) and self.method.gaussian() is None
+        judged = any(guide is not None and guide["classifier"] is not None for guide in guides)
+        replaced = judged and self.method.gaussian() is None
         names = () if replaced else tuple(self.method.options)
         axes = {name: tuple(dict.fromkeys(options.get(name) or (trained[name],))) for name in names}
         for values in product(*axes.values()):

@@ -1,6 +1,7 @@
 """The samples of one point, and their file."""
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ class Samples:
     texts: Sequence[str]
     entropy: Sequence[float]
     distinct_2: float
+    seconds: float | None = None  # that one of them took
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,10 +49,10 @@ def make(
     advance: Callable[[int], None] = lambda evaluations: None,
 ) -> Samples:  # fmt: skip
     """`advance` is told of evaluations of the network, each for one sample."""
-    rows = []
+    start, rows = time.monotonic(), []
     for first in range(0, point.n, batch):
         count = min(batch, point.n - first)
-        options: dict[str, Any] = dict(point.options)
+        options: dict[str, Any] = {**point.options, **_asked(point)}
         states = model.walk(
             count, length=point.length, steps=point.steps, temperature=point.temperature, top_k=point.top_k,
             nucleus=point.nucleus, seed=point.seed, first=first, precision=point.precision, compile=compile,
@@ -69,4 +71,12 @@ def make(
         [model.tokenizer.decode(row) for row in listed],
         [round(value, 6) for value in entropy(tokens).tolist()],
         distinct(listed, 2),
+        round((time.monotonic() - start) / point.n, 6),
     )
+
+
+def _asked(point: Point) -> dict[str, Any]:
+    """What a run that knows labels is asked for."""
+    if point.guidance is None or point.guidance["classifier"] is not None:
+        return {}
+    return {"label": point.guidance["target"], "label_weight": point.guidance["weight"]}

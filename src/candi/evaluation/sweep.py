@@ -65,6 +65,7 @@ class SweepSettings:
     target: int = 1
     weights: Sequence[float] = (1.0,)
     reveal: float = 0.0
+    label: int | None = None  # asked of runs that know labels; the weights then say how far beyond it
 
     def __post_init__(self) -> None:
         if not self.runs:
@@ -134,7 +135,16 @@ class Sweep:
         self._measured: dict[str, Line] = {}
 
     def _guides(self, one: Contestant) -> list[dict[str, Any] | None]:
-        """The weights of guidance by the first classifier that reads what this run writes; [None] if there is none."""
+        """The weights of guidance by the run's own labels, or by the first classifier that reads what it writes.
+
+        [None] if there is neither.
+        """
+        if self.settings.label is not None and one.config.label is not None:
+            asked = {
+                "classifier": None, "label": one.config.label, "noise": None, "content": None,
+                "target": self.settings.label, "reveal": 0.0,
+            }  # fmt: skip
+            return [{**asked, "weight": weight} for weight in self.settings.weights]
         if not self.settings.classifiers:
             return [None]
         name = self._classifier(one)
@@ -160,6 +170,11 @@ class Sweep:
         return name
 
     def _check_options(self) -> None:
+        label = self.settings.label
+        if label is not None and all(one.config.label is None for one in self.contestants):
+            raise UserError("None of these runs knows labels; train one with --label, or leave it out here.")
+        if label is not None and label not in (0, 1):
+            raise UserError(f"Runs that know labels know 0 and 1, not {label}.")
         for name, values in self.settings.options.items():
             takers = [one for one in self.contestants if name in one.method.options]
             if not takers:
@@ -283,7 +298,7 @@ class Worker:
                 write_scores(path, judge(cut(Samples.read(file).texts, settings.characters)))
 
     def _guide(self, one: Contestant, point: Point) -> Guidance | None:
-        if point.guidance is None:
+        if point.guidance is None or point.guidance["classifier"] is None:
             return None
         network, _ = load_classifier(self.sweep._classifier(one), self.device)
         judge = network.log_probability(self.settings.target)

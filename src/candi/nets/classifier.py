@@ -1,4 +1,6 @@
-"""A transformer that reads (nearly) one-hot inputs and says how likely each label is."""
+"""Networks that read (nearly) one-hot inputs and say how likely each label is."""
+
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
@@ -7,7 +9,34 @@ from torch import Tensor, nn
 from candi.errors import UserError
 from candi.guidance.base import LogProbability
 from candi.nets.transformer import Transformer, TrunkSettings
-from candi.types import Times
+from candi.types import Hidden, Times
+
+
+class Recurrent(nn.Module):
+    """Gated recurrent units in both directions."""
+
+    def __init__(self, trunk: TrunkSettings) -> None:
+        super().__init__()
+        self.cells = nn.GRU(trunk.width, trunk.width // 2, trunk.blocks, batch_first=True, bidirectional=True)
+
+    def forward(self, vectors: Hidden, t: Times) -> Hidden:
+        with torch.backends.cudnn.flags(enabled=False):  # cuDNN gives no gradient outside of training
+            features: Tensor = self.cells(vectors)[0]
+        return features
+
+
+class Bag(nn.Module):
+    """No order at all: with the mean over positions, logistic regression on how often each symbol occurs."""
+
+    def forward(self, vectors: Hidden, t: Times) -> Hidden:
+        return vectors
+
+
+READERS: dict[str, Callable[[TrunkSettings], nn.Module]] = {
+    "transformer": Transformer,
+    "recurrent": Recurrent,
+    "bag": lambda trunk: Bag(),
+}
 
 
 class Classifier(nn.Module):
@@ -18,12 +47,13 @@ class Classifier(nn.Module):
     """
 
     def __init__(
-        self, symbols: int, trunk: TrunkSettings, classes: int = 2, pad: int | None = None, timed: bool = True
-    ) -> None:
+        self, symbols: int, trunk: TrunkSettings, classes: int = 2, pad: int | None = None, timed: bool = True,
+        kind: str = "transformer",
+    ) -> None:  # fmt: skip
         super().__init__()
         self.pad, self.symbols, self.timed, self.classes = pad, symbols, timed, classes
         self.vectors = nn.Parameter(torch.randn(symbols, trunk.width) / trunk.width**0.5)
-        self.trunk = Transformer(trunk)
+        self.trunk = READERS[kind](trunk)
         self.out = nn.Linear(trunk.width, classes)
 
     def forward(self, inputs: Float[Tensor, "B L S"], t: Times) -> Float[Tensor, "B C"]:

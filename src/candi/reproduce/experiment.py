@@ -25,8 +25,8 @@ RUN = "run:"  # before the name of a run of the experiment that judges the other
 class Grid:
     """A sweep: runs x steps x temperatures x options of sampling, and of molecules x weights of guidance.
 
-    `property` is what is measured of molecules; `classifiers` says which one guides which run; `reveals` how much it
-    tilts what is revealed.
+    `property` is what is measured of molecules; `classifiers` says which ones guide which run; `reveals` how much they
+    tilt what is revealed; `labels` what a run that knows labels is asked for, `label_weights` how far beyond it.
     """
 
     title: str
@@ -35,9 +35,11 @@ class Grid:
     steps: list[int] = field(default_factory=list)
     temperatures: list[float] = field(default_factory=list)
     property: str | None = None
-    classifiers: dict[str, str] = field(default_factory=dict)
+    classifiers: dict[str, list[str]] = field(default_factory=dict)
     weights: list[float] = field(default_factory=list)
     reveals: list[float] = field(default_factory=lambda: [0.0])
+    labels: dict[str, int] = field(default_factory=dict)
+    label_weights: list[float] = field(default_factory=lambda: [0.0])
 
 
 @dataclass(frozen=True)
@@ -152,9 +154,9 @@ class Experiment:
         plan += [[Path(scorer).name for scorer in self.scorers]] if self.scorers else []
         plan += [self.characters] if self.characters is not None else []
         if grid.property is not None:
-            judge = grid.classifiers.get(run)
-            guide = None if judge is None else self.classifiers[judge]
-            plan += [grid.property, guide, grid.weights if guide else [], grid.reveals if guide else []]
+            judges = [self.classifiers[judge] for judge in grid.classifiers.get(run, [])]
+            plan += [grid.property, judges, [grid.weights, grid.reveals] if judges else []]
+            plan += [grid.labels[run], grid.label_weights] if run in grid.labels else []
         return fingerprint(plan)
 
 
@@ -206,18 +208,15 @@ def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
     grids = {}
     for sweep in size.sweeps:
         grid = from_json(Grid, file.sweeps[sweep], f"{where}, sweep {sweep}")
-        grids[sweep] = Grid(
-            grid.title,
-            [run for run in grid.runs if run in size.runs],
-            grid.options,
-            grid.steps or size.steps,
-            grid.temperatures or size.temperatures,
-            grid.property,
-            {run: name for run, name in grid.classifiers.items() if run in size.runs},
-            grid.weights or size.weights,
-            grid.reveals,
+        grids[sweep] = replace(
+            grid,
+            runs=[run for run in grid.runs if run in size.runs],
+            steps=grid.steps or size.steps,
+            temperatures=grid.temperatures or size.temperatures,
+            classifiers={run: names for run, names in grid.classifiers.items() if run in size.runs},
+            weights=grid.weights or size.weights,
         )
-        for judge in grids[sweep].classifiers.values():
+        for judge in (name for names in grids[sweep].classifiers.values() for name in names):
             if judge not in file.classifiers:
                 raise UserError(f"{where}, sweep {sweep}: {unknown('classifier', judge, file.classifiers)}")
     for scorer in size.scorers:
@@ -265,6 +264,9 @@ def _check(file: _File, size: _Scale, where: str, scale: str) -> None:
         for run in grid.runs:
             if run not in file.runs:
                 raise UserError(f"{where}, sweep {name}: {unknown('run', run, file.runs)}")
+        for run in grid.labels:
+            if "label" not in file.runs.get(run, {}):
+                raise UserError(f"{where}, sweep {name}: {run} is no run that knows labels; give it a label.")
         if file.quality in ("property", "valid_molecules") and grid.property is None:
             raise UserError(f"{where}, sweep {name}: molecules need a property to measure.")
         swept |= set(grid.runs) if name in size.sweeps else set()

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 from candi import plots
 from candi.errors import UserError
 from candi.evaluation.card import Card
 from candi.evaluation.compare import Comparison, compare
+from candi.evaluation.pareto import front
 from candi.evaluation.table import read_lines
 from candi.files import write_text
 from candi.report.tables import caution, matched_rows, table
@@ -101,8 +103,30 @@ def _section(experiment: Experiment, folder: Path, figures: Path) -> list[str]:
         title = experiment.grids[name].title
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
         parts += [caution(comparison.axes), *comparison.notes]
+        parts += _guided(comparison) if experiment.grids[name].property else []
         parts += ["<details><summary>The same in numbers</summary>", *_matched(comparison), "</details>"]
     return parts
+
+
+def _guided(comparison: Comparison) -> list[str]:
+    """Of curves that are the best of several temperatures: which ones, and what a molecule cost."""
+    rows = []
+    for group in comparison.groups:
+        for curve in group.curves:
+            cards = [line["card"] for line in curve.lines]
+            tried = [card["temperature"] for card in cards]
+            kept = sorted({tried[index] for index in front(curve.points.diversity, curve.points.cost)})
+            ends = min(tried), max(tried)
+            seconds = [card["seconds"] for card in cards if card.get("seconds") is not None]
+            each = f"{1e3 * median(seconds):.2f}" if seconds else ""
+            rows.append(
+                [curve.label, str(group.steps), ", ".join(f"{t:g}{'*' if t in ends else ''}" for t in kept), each]
+            )
+    head = ["", "steps", "temperatures on its frontier", "milliseconds a molecule"]
+    beyond = (
+        "\\* an end of the temperatures that were tried: beyond it there may be more. Times are medians over points."
+    )
+    return [table(head, rows), beyond]
 
 
 def _matched(comparison: Comparison) -> Iterator[str]:
@@ -121,7 +145,8 @@ def _trained(experiment: Experiment, ledger: Ledger) -> str:
             missing.append(run)
             continue
         loss = "" if entry["valid_loss"] is None else f"{entry['valid_loss']:.3f}"
-        cells = [f"{entry['steps']:,}", f"{entry['tokens'] / 1e6:,.0f}M", loss, f"{entry['seconds'] / 60:.1f}"]
+        minutes = f"{entry['seconds'] / 60:.1f}" + (f" ({entry['shared']} runs at once)" if "shared" in entry else "")
+        cells = [f"{entry['steps']:,}", f"{entry['tokens'] / 1e6:,.0f}M", loss, minutes]
         rows.append([run, *cells, entry["device"]])
     told = table(["run", "steps", "tokens", "validation loss", "minutes of training", "on"], rows)
     return told + (f"\n\nNot run yet: {', '.join(missing)}." if missing else "")

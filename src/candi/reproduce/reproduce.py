@@ -42,6 +42,7 @@ class Reproduction:
     work: Path
     results: Path
     device: str = "auto"
+    shared: int = 1  # runs that use the device at the same time: told with how long things took
 
     @property
     def ledger(self) -> Ledger:
@@ -116,8 +117,8 @@ class Reproduction:
         self.ledger.write(stage, run, plan, **self._stamp(time.monotonic() - start), points=len(lines))
 
     def _settings(self, run: str, grid: Grid) -> list[SweepSettings]:
-        """One for each tilt of what is revealed."""
-        axes, judge = self.experiment.axes, grid.classifiers.get(run)
+        """One for each way that the run is guided."""
+        axes = self.experiment.axes
         method = Contestant.of(str(self.work / run)).method
         options = {name: values for name, values in grid.options.items() if name in method.options}
         return [
@@ -126,12 +127,21 @@ class Reproduction:
                 temperatures=grid.temperatures, options=options, n=self.experiment.n, device=self.device,
                 words=self.data if "words" in axes.diversity + axes.quality else None,
                 molecules=grid.property if HAS_RDKIT else None, scorers=self._scorers(),
-                characters=self.experiment.characters,
-                classifiers=() if judge is None else [str(self.work / "classifiers" / judge)],
-                weights=grid.weights or [1.0], reveal=reveal,
+                characters=self.experiment.characters, **guided,
             )
-            for reveal in (grid.reveals if judge is not None else [0.0])
+            for guided in self._guides(run, grid)
         ]  # fmt: skip
+
+    def _guides(self, run: str, grid: Grid) -> list[dict[str, Any]]:
+        """By its own label, by each classifier with each tilt of what is revealed, or not at all."""
+        if run in grid.labels:
+            return [{"label": grid.labels[run], "weights": grid.label_weights}]
+        judges = [str(self.work / "classifiers" / judge) for judge in grid.classifiers.get(run, [])]
+        return [
+            {"classifiers": [judge], "weights": grid.weights, "reveal": reveal}
+            for judge in judges
+            for reveal in grid.reveals
+        ] or [{}]
 
     def _scorers(self) -> list[str]:
         """Runs that judge are trained first: they stand first in the file."""
@@ -169,8 +179,8 @@ class Reproduction:
 
     def _classify(self, run: str, names: Sequence[str]) -> None:
         """The classifiers that guide a run in its sweeps."""
-        judges = [self.experiment.grids[name].classifiers.get(run) for name in names]
-        for judge in dict.fromkeys(judge for judge in judges if judge is not None):
+        judges = [judge for name in names for judge in self.experiment.grids[name].classifiers.get(run, [])]
+        for judge in dict.fromkeys(judges):
             _say(f"{run}: training the classifier {judge}")
             train_classifier(
                 self.experiment.classifier(judge, self.work / run, self.data, self.work / "classifiers" / judge)
@@ -190,6 +200,7 @@ class Reproduction:
             "device": where["device"],
             "torch": where["torch"],
             "finished": time.strftime("%Y-%m-%d", time.gmtime()),
+            **({"shared": self.shared} if self.shared > 1 else {}),
         }
 
 

@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -19,12 +20,12 @@ from candi.data.corpus import Corpus
 from candi.data.labels import Label
 from candi.data.rows import Rows, load_documents
 from candi.data.tokenizer import Tokenizer
-from candi.errors import UserError
+from candi.errors import UserError, unknown
 from candi.files import sha256
 from candi.loading import device_named, load
 from candi.methods.base import Method
 from candi.model import CONFIG, TOKENIZER, WEIGHTS, read_tensors
-from candi.nets.classifier import Classifier
+from candi.nets.classifier import READERS, Classifier
 from candi.nets.transformer import TrunkSettings
 from candi.rng import Rng, derive
 from candi.training import checkpoint
@@ -43,6 +44,7 @@ class ClassifierSettings:
         data: Molecules, of any kind that candi train takes.
         label: A property and a rule: qed:top, rings>=2, or COLUMN>=0.5.
         out: Folder of the classifier. The same command again continues it.
+        kind: transformer, recurrent, or bag: how often each token occurs, in no order.
         noisy: Learn to read the run's noise, as discrete guidance needs it; by default clean molecules alone.
         text_field: Column with the molecules in tables.
         cache: Folder for tokenized data; by default under the user's cache folder.
@@ -61,6 +63,7 @@ class ClassifierSettings:
     data: str
     label: str
     out: Path
+    kind: Literal["transformer", "recurrent", "bag"] = "transformer"
     noisy: bool = False
     text_field: str = "text"
     cache: Path | None = None
@@ -84,6 +87,8 @@ class ClassifierSettings:
             raise UserError(f"{self.out} is a file; --out is the folder of the classifier.")
         if not 0 < self.valid_fraction < 1:
             raise UserError(f"--valid_fraction must be in (0, 1), not {self.valid_fraction}.")
+        if self.kind not in READERS:
+            raise unknown("kind of classifier", self.kind, READERS)
 
 
 @dataclass(frozen=True)
@@ -99,18 +104,21 @@ class ClassifierConfig:
     tokenizer: str
     data: str  # a hash of what it was trained on, and how
     model: TrunkSettings
+    kind: str = "transformer"
 
     @classmethod
     def read(cls, path: Path) -> "ClassifierConfig":
         values = read_json(path)
         if not isinstance(values, dict) or "noise" not in values:
             raise UserError(f"{path} is not the config.json of a classifier; train one with candi train-classifier.")
-        return from_json(
-            cls, {**values, "model": from_json(TrunkSettings, values.get("model"), f"{path}, model")}, str(path)
-        )
+        trunk = from_json(TrunkSettings, values.get("model"), f"{path}, model")
+        config = from_json(cls, {**values, "model": trunk}, str(path))
+        if config.kind not in READERS:
+            raise UserError(f"{path}: {unknown('kind of classifier', config.kind, READERS)}")
+        return config
 
     def build(self) -> Classifier:
-        return Classifier(self.symbols, self.model, pad=self.pad, timed=self.noise is not None)
+        return Classifier(self.symbols, self.model, pad=self.pad, timed=self.noise is not None, kind=self.kind)
 
 
 def train_classifier(settings: ClassifierSettings) -> Path:
@@ -142,6 +150,7 @@ def train_classifier(settings: ClassifierSettings) -> Path:
         tokenizer=tokenizer.fingerprint,
         data=_how(settings, corpus),
         model=settings.model,
+        kind=settings.kind,
     )
     return _Training(settings, config, tokenizer, method, train, valid, device).go()
 
