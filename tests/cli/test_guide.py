@@ -69,6 +69,9 @@ def test_a_clean_classifier_steers_and_its_results_are_whole(place, capsys):
     distinct = {row["smiles"] for row in table if row["smiles"]}
     assert (place / "out" / "molecules.sdf").read_text().count("$$$$") == len(distinct)
     assert {row["novel"] for row in table if row["smiles"]} <= {"true", "false"}
+    liked = {kind: [float(row["liked"]) for row in table if row["smiles"] and (float(row["rings"]) > 0) is kind]
+             for kind in (False, True)}  # fmt: skip
+    assert np.mean(liked[True]) > 0.6 > 0.4 > np.mean(liked[False])  # the classifier's opinion of what was made
 
 
 def test_a_packed_classifier_guides_by_the_name_of_its_property(place, tmp_path, capsys):

@@ -165,3 +165,21 @@ def test_without_rdkit_the_rest_works_and_says_what_to_install(corpus, tmp_path,
 def test_labels_need_rows(tmp_path, cache):
     with pytest.raises(UserError, match="one document a sequence"):
         train_here(tmp_path / "x", steps=1, label="rings>=1")
+
+
+def test_a_title_line_names_the_columns_of_molecules(tmp_path):
+    path = tmp_path / "mine.smi"
+    path.write_text("SMILES\tname\tactivity\nCCO\tethanol, pure\t6.5\n\nCC\tethane\t-1\n")
+    corpus = Corpus(str(path))
+    assert [piece.text for piece in corpus.pieces()] == ["CCO", "CC"]
+    assert list(corpus.places()) == ["mine.smi line 2", "mine.smi line 4"]
+    assert corpus.has("activity")
+    assert list(corpus.table("activity")) == ["6.5", "-1"]
+    assert Label.of("activity>=6").of_corpus(corpus, tmp_path)[0].tolist() == [1, 0]
+    path.write_text("smiles activity\nCCO 6.5\nCC\n")
+    with pytest.raises(UserError, match=r"mine\.smi line 3 has no column 'activity'"):
+        list(Corpus(str(path)).table("activity"))
+    path.write_text("CCO ethanol\nCC ethane\n")  # without a title what follows is a name
+    assert not Corpus(str(path)).has("ethanol")
+    with pytest.raises(UserError, match=r"a first line 'smiles NAME \.\.\.' names its columns"):
+        list(Corpus(str(path)).table("activity"))

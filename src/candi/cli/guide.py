@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 from jsonargparse import Namespace
+from torch.nn import functional as F
 
 from candi.cli.parsing import parse, parser
 from candi.cli.walking import method_options
@@ -20,11 +22,13 @@ from candi.evaluation.molecules import Molecules, molecules
 from candi.guidance import guide_for
 from candi.loading import load, locate
 from candi.model import Model
+from candi.nets.classifier import Classifier
 from candi.report.molecules import Drawn, write_page, write_sdf, write_table
 from candi.shipped import CLASSIFIERS
 from candi.training.classifier import ClassifierConfig, check_classifier, load_classifier
 from candi.training.run import SETTINGS
 
+LIKED = "liked"  # how likely the classifier finds its target in a molecule, noise left aside
 _HISTOGRAM = 4000  # molecules of the training data that a histogram is made of
 
 
@@ -73,11 +77,11 @@ def run(arguments: Sequence[str]) -> None:
     known = _training_data(Path(given.run))
     advice = model.settled(steps=given.steps, temperature=given.temperature)
     given.steps, given.temperature = advice["steps"], advice["temperature"]
-    samples, config = _samples(model, given)
+    samples, config, liked = _samples(model, given)
     wanted = None if config is None else Label.of(config.label).name
     if wanted in PROPERTIES and wanted not in names:
         names.append(wanted)
-    _write(given, names, samples, config, known)
+    _write(given, names, samples, config, known, liked)
 
 
 def _packed(given: Namespace) -> str:
@@ -111,8 +115,9 @@ def _check(given: Namespace) -> None:
         raise UserError(f"The folder {given.out} cannot be made ({error}); choose another --out.") from None
 
 
-def _samples(model: Model, given: Namespace) -> tuple[list[str], ClassifierConfig | None]:
-    guide, config = None, None
+def _samples(model: Model, given: Namespace) -> tuple[list[str], ClassifierConfig | None, list[float] | None]:
+    """With the classifier and, of each sample, how likely it finds the target."""
+    guide, config, network = None, None, None
     if given.classifier is not None:
         network, config = load_classifier(given.classifier, model.device)
         method, kind = model.denoiser.method, model.config.method
@@ -122,21 +127,38 @@ def _samples(model: Model, given: Namespace) -> tuple[list[str], ClassifierConfi
         judge = network.log_probability(given.target)
         guide = guide_for(model.denoiser.method, judge, given.weight, reveal=given.reveal, first_order=not given.exact)
     walk = ("steps", "temperature", "prompt", "infill", "blank", "seed", "label", "label_weight", *method_options())
-    return model.generate(given.n, batch=given.batch, guide=guide, **{name: given[name] for name in walk}), config
+    samples = model.generate(given.n, batch=given.batch, guide=guide, **{name: given[name] for name in walk})
+    return samples, config, None if network is None else _liked(model, network, given.target, samples)
+
+
+@torch.no_grad()
+def _liked(model: Model, network: Classifier, target: int, samples: Sequence[str]) -> list[float]:
+    """p(y | x) of each sample as it was written."""
+    judge, length, found = network.log_probability(target), model.config.length, []
+    for text in samples:
+        row = model.tokenizer.row(text, length)
+        row = model.tokenizer.row(text, length + 2) if row is None else row  # without room for a begin and an end
+        inputs = F.one_hot(torch.from_numpy(np.asarray(row))[None], network.symbols).float().to(model.device)
+        found.append(float(judge(inputs, torch.zeros(1, device=model.device)).exp()))
+    return found
 
 
 def _write(
     given: Namespace, names: Sequence[str], samples: Sequence[str], config: ClassifierConfig | None,
-    known: frozenset[str] | None,
+    known: frozenset[str] | None, liked: Sequence[float] | None,
 ) -> None:  # fmt: skip
     found = molecules(samples, names, known)
+    computed = list(names)
+    if liked is not None:
+        found.values[LIKED] = [value for value, text in zip(liked, found.smiles, strict=True) if text is not None]
+        names = [*names, LIKED]
     drawn = {}
     for text, *values in zip((s for s in found.smiles if s is not None), *found.values.values(), strict=True):
         drawn[text] = Drawn(text, dict(zip(names, values, strict=True)), None if known is None else text not in known)
     training: dict[str, list[float]] = {}
     if known:
         some = np.random.default_rng(0).choice(sorted(known), min(_HISTOGRAM, len(known)), replace=False)
-        training = {name: properties(some.tolist(), name).tolist() for name in names}
+        training = {name: properties(some.tolist(), name).tolist() for name in computed}
     facts = _facts(found, config, given.target)
     write_table(given.out / "molecules.csv", samples, found.smiles, drawn)
     write_sdf(given.out / "molecules.sdf", list(drawn.values()))

@@ -27,6 +27,7 @@ _OPENERS: dict[str, Callable[..., TextIOWrapper]] = {
 }
 _JSON, _PARQUET, _TEXT = {".jsonl", ".ndjson", ".json"}, {".parquet"}, {".txt", ".text", ".md", ".rst", ""}
 _TABLE, _MOLECULES = {".csv": ",", ".tsv": "\t"}, {".smi", ".smiles"}
+_SMILES = "smiles"  # how a title line of molecules begins
 # data sets inside packages: package, files in it, column
 PACKAGED = {"qm9": ("qm9pack", "data/qm9_part*.csv", "SMILES"), "moses": ("moses", "dataset/data/train.csv*", "SMILES")}
 csv.field_size_limit(1 << 24)  # a molecule's row may hold all its atoms
@@ -61,7 +62,7 @@ class Corpus:
                     for number, row in self._table_rows(path):  # cells may end in a line break
                         yield Piece(self._text_of(row, f"{path} line {number}").strip(), True)
                 elif kind in _MOLECULES:
-                    yield from _molecules(path)
+                    yield from (Piece(row[_SMILES], True) for _, row in _molecules(path))
                 else:
                     yield from _plain(path)
             except UnicodeDecodeError:
@@ -77,8 +78,7 @@ class Corpus:
         for path in self.files if self.source != PYDOC else ():
             kind = _kind(path)
             if kind in _MOLECULES:
-                with _open(path) as file:
-                    yield from (f"{path.name} line {n}" for n, line in enumerate(file, 1) if line.strip())
+                yield from (f"{path.name} line {n}" for n, _ in _molecules(path))
             elif kind in _TABLE:
                 yield from (f"{path.name} line {n}" for n, _ in self._table_rows(path))
             elif kind in _JSON:
@@ -97,28 +97,29 @@ class Corpus:
         """Whether its rows have such a column."""
         if self.source == PYDOC:
             return False
-        kind = _kind(self.files[0])
-        if kind not in _TABLE and kind not in _JSON:
-            return False
-        rows = self._table_rows(self.files[0]) if kind in _TABLE else _json(self.files[0])
-        return any(column in row for _, row in islice(rows, 1))
+        rows = self._rows(self.files[0])
+        return rows is not None and any(column in row for _, row in islice(rows, 1))
 
     def table(self, column: str) -> Iterator[str]:
-        """Another column of the same rows, of tables and JSON lines."""
+        """Another column of the same rows, of tables, JSON lines and files of molecules."""
         for path in self.files:
-            kind = _kind(path)
-            if kind in _TABLE:
-                rows: Iterator[tuple[int, dict[str, Any]]] = self._table_rows(path)
-            elif kind in _JSON:
-                rows = _json(path)
-            else:
+            rows = self._rows(path)
+            if rows is None:
                 raise UserError(f"{path} has no columns, so none that is called {column!r}; give a .csv or JSON lines.")
             for number, row in rows:
                 if row.get(column) in (None, ""):
+                    title = "; a first line 'smiles NAME ...' names its columns" if _kind(path) in _MOLECULES else ""
                     raise UserError(
-                        f"{path} line {number} has no column {column!r}; it has: {', '.join(map(str, row))}."
+                        f"{path} line {number} has no column {column!r}; it has: {', '.join(map(str, row))}{title}."
                     )
                 yield str(row[column])
+
+    def _rows(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]] | None:
+        """Line number and named values, of files that have such."""
+        kind = _kind(path)
+        if kind in _TABLE:
+            return self._table_rows(path)
+        return _json(path) if kind in _JSON else _molecules(path) if kind in _MOLECULES else None
 
     @cached_property
     def files(self) -> list[Path]:
@@ -216,12 +217,16 @@ def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     ) from None
 
 
-def _molecules(path: Path) -> Iterator[Piece]:
-    """The first word of every line; what follows is a name."""
+def _molecules(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line number and molecule: the first word. What follows counts if a first line "smiles NAME ..." names it."""
+    names, mark = [_SMILES], None
     with _open(path) as file:
-        for line in file:
-            if line.strip():
-                yield Piece(line.split()[0], True)
+        for number, line in enumerate(file, 1):
+            if number == 1 and line.split()[:1] and line.split()[0].lower() == _SMILES:
+                mark = "\t" if "\t" in line else None  # between tabs there may be names of several words
+                names = [_SMILES, *(name.strip() for name in line.split(mark)[1:])]
+            elif line.strip():
+                yield number, dict(zip(names, (word.strip() for word in line.split(mark)), strict=False))
 
 
 def _packaged(source: str) -> list[Path]:
