@@ -7,6 +7,7 @@ import pytest
 
 from candi.errors import UserError
 from candi.evaluation.compare import Axes, Curve, compare
+from candi.evaluation.over_steps import over_steps
 from candi.report.tables import caution, latex, markdown, sentence
 
 AXES = Axes("entropy", "perplexity")
@@ -213,3 +214,21 @@ def test_a_property_may_be_0_or_below():
     assert band.quality[0] == pytest.approx(1.0, abs=0.1)
     assert (band.low <= band.quality).all()
     assert (band.quality <= band.high).all()
+
+
+def test_quality_over_steps_at_one_diversity():
+    """log cost = entropy + what the steps add: at the middle of what all reach it is read off, within its band."""
+    random = np.random.default_rng(0)
+    lines = [
+        line
+        for steps, extra in ((8, 1.0), (16, 0.5))
+        for line in _simulated("a", lambda x, e=extra: 0.5 * x + e, random, n=256, steps=steps)
+    ]
+    lines += _simulated("b", lambda x: 0.5 * x, random, n=256, steps=16, steps_fixed=True, entropies=(3.5, 4, 5.5, 6))
+    lines += _simulated("far", lambda x: 0.5 * x, random, n=256, steps=8, entropies=(7, 8))
+    found = over_steps(compare(lines, AXES))
+    assert found.diversity == pytest.approx(4.25, abs=0.03)  # of 3.5 to 5, which all but one reach
+    assert [(cell.label, cell.steps) for cell in found.cells] == [("a", 8), ("b", None), ("a", 16)]
+    for cell, extra in zip(found.cells, (1.0, 0.0, 0.5), strict=True):
+        assert cell.low <= cell.value <= cell.high
+        assert cell.value == pytest.approx(math.exp(4.25 / 2 + extra), rel=0.05)  # 256 samples of spread 0.3: 2%

@@ -2,10 +2,14 @@
 
 import pytest
 
+from candi import plots
 from candi.cli import main
 from candi.evaluation.compare import Axes, compare
+from candi.evaluation.over_vocabulary import OfVocabulary
 from candi.evaluation.table import read_lines
 from candi.reproduce.experiment import read
+from candi.reproduce.overview import told
+from candi.reproduce.page import write
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -37,6 +41,13 @@ def test_texts_of_different_tokenizers_are_judged_alike(tmp_path, capfd):
     # the judge reads bytes, at most four to a character: never more than were left after the cut
     assert all(0 < max(line["columns"]["tokens"]) <= 800 for line in lines)
     assert compare(lines, Axes("word_entropy", "perplexity")).groups  # nothing stands in the way of comparing them
+    page = write(tmp_path / "r", tmp_path / "docs").read_text()
+    assert (tmp_path / "docs" / "figures" / "vocabulary-toy-overview.svg").exists()
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| mdlm |")
+    ]
+    assert [row[1] for row in rows][1:] == ["512"]
+    assert all(row[-2:] == ["0.500", "0.500"] and set(row[2:-2]) <= {""} for row in rows)  # itself, alpha = 1 - t
     capfd.readouterr()
     main(["reproduce", "vocabulary", "--scale", "toy", "--out", str(tmp_path / "elsewhere"), "--results",
           str(tmp_path / "r"), "--device", "cpu"])  # fmt: skip
@@ -49,4 +60,20 @@ def test_what_lies_elsewhere_is_said_on_the_command_line(tmp_path):
     assert small.scorers == ["/data/judge.gguf"]
     other = read("large", "small").adapted("/elsewhere/gpt2", ["/elsewhere/judge.gguf"])
     assert small.sweep_plan("candi", "methods", "x") == other.sweep_plan("candi", "methods", "x")
-    assert read("large", "small").adapted(None, ()).scorers == ["smollm2"]
+    assert read("large", "small").adapted(None, ()).scorers == ["smollm2", "run:ar"]
+
+
+def test_the_overview_shows_every_family_at_every_vocabulary():
+    sizes = (27, 4096, 50257)
+    fall = {size: {8: (0.9, 0.8, 1.0), 64: (1.1, 1.05, 1.2)} for size in sizes}
+    runs = [OfVocabulary("candi", size, 0.6, 0.3, fall[size]) for size in sizes]
+    runs += [OfVocabulary("mdlm", size, 0.5, 0.5, {}) for size in sizes]
+    runs += [OfVocabulary("onehot", size, 1 / size, 0.2, {8: (1.1, 1.0, 1.2)} if size < 100 else {}) for size in sizes]
+    figure = plots.over_vocabulary(runs, "perplexity", "mdlm")
+    shown = [axes for axes in figure.axes if axes.get_visible()]
+    assert [axes.get_title() for axes in shown] == [
+        "8 steps", "64 steps", "predicted: positions that can be told", "predicted: rank that the network sees",
+    ]  # fmt: skip
+    drawn = [[len(line.get_xdata()) for line in axes.get_lines()] for axes in shown]
+    assert drawn == [[3, 0, 1, 2], [3, 0, 0, 2], [3, 3, 3], [3, 3, 3]]  # a dashed line at 1 beside the methods above
+    assert "| candi | 4,096 | 0.9 (0.8 to 1) | 1.1 (1.05 to 1.2) | 0.600 | 0.300 |" in told(runs, "perplexity", "mdlm")

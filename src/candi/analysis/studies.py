@@ -153,6 +153,34 @@ def schedule(
     `tokens` are those of the text, of which `most` positions are looked at. The nearest token is judged as well as
     anybody could who sees what the network sees.
     """
+    rows, judge, isotropic = _over_time(method, tokens, draws, most, count, seed)
+    return rows, _verdict(rows, isotropic, judge)
+
+
+def prediction(
+    method: Method, tokens: Int[Tensor, "N"], draws: int = 50, most: int = 16, count: int = 9, seed: int = 0
+) -> dict[str, float]:
+    """Averages over t: positions that can be told, and the rank degradation that the network sees at the others.
+
+    Where there is no Gaussian noise a position is told or nothing is known of it: a rank of 1/2.
+    """
+    if method.gaussian() is None:
+        open_share = method.open_share(torch.linspace(0, 1, count, dtype=torch.float64))
+        return {"identifiable": 1 - float(open_share.mean()), "rank": 0.5}
+    rows, _, _ = _over_time(method, tokens, draws, most, count, seed)
+    return {
+        "identifiable": sum(row["identifiable"] for row in rows) / count,
+        "rank": sum(row["rank_of_network"] for row in rows) / count,
+    }
+
+
+Judge = Callable[[float], tuple[float, float]]
+
+
+def _over_time(
+    method: Method, tokens: Int[Tensor, "N"], draws: int, most: int, count: int, seed: int
+) -> tuple[list[Row], Judge, bool]:
+    """The rows of `schedule`, who judges other noise in the same way, and whether the noise is isotropic."""
     found = method.gaussian()
     if found is None:
         raise UserError(f"{type(method).__name__} has no Gaussian noise, so there is no schedule of it to look at.")
@@ -190,10 +218,10 @@ def schedule(
         told = 1 - simulate_table(points, kinds[:6], one, draws, "l2", seed).corruption.mean()
         return float(exact.rank_embedding(points, kinds[:6], one, "l2").mean()), float(told)
 
-    return rows, _verdict(rows, space.isotropic, judge)
+    return rows, judge, space.isotropic
 
 
-def _verdict(rows: list[Row], isotropic: bool, judge: Callable[[float], tuple[float, float]]) -> Verdict:
+def _verdict(rows: list[Row], isotropic: bool, judge: Judge) -> Verdict:
     first, last = rows[0], rows[-1]
     about = (
         f"Vocabulary {first['vocab_size']:,}, width {first['width']}, noise in the {first['space'].lower()} space: "
@@ -210,7 +238,7 @@ def _verdict(rows: list[Row], isotropic: bool, judge: Callable[[float], tuple[fl
     return Verdict(False, True, f"{about}: in temporal dissonance; {_advice(rows, isotropic, judge)}.")
 
 
-def _advice(rows: list[Row], isotropic: bool, judge: Callable[[float], tuple[float, float]]) -> str:
+def _advice(rows: list[Row], isotropic: bool, judge: Judge) -> str:
     """A range of noise that the same rule would pass, if there is one."""
     masked = rows[0]["open"] < 0.5
     low = _level(lambda s: judge(s)[0] > (0.05 if masked else 2 * _WORTH))

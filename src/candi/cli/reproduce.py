@@ -25,8 +25,8 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--scorers", type=str | None, default=None, help="Other judges than the experiment names.")
     flags.add_argument("--tokenizer", type=str | None, default=None, help="Where its tokenizer lies, if it needs one.")
     flags.add_argument("--device", type=str, default="auto", help="Where samples are made: auto, cpu or cuda.")
-    flags.add_argument("--shared", type=int, default=1, help="How many such commands share the device, each with its "
-                       "own --runs, --out and --results: told beside the times.")  # fmt: skip
+    flags.add_argument("--shared", type=int, default=1, help="How many times this command was begun beside itself "
+                       "to share the work: told with the times.")  # fmt: skip
     given = parse(flags, arguments)
     if given.shared < 1:
         raise UserError(f"--shared must be at least 1, not {given.shared}.")

@@ -123,11 +123,12 @@ class Group:
         if low >= high:  # no range is shared by all: the whole range, with gaps
             low, high = min(low for low, _ in ends), max(high for _, high in ends)
         where = np.linspace(low, high, _MATCHED)
-        return where, {
-            curve.label: [(_at(b, b.quality, x), _at(b, b.low, x), _at(b, b.high, x)) for x in where]
-            for curve in self.curves
-            for b in [curve.band]
-        }
+        return where, {curve.label: [quality_at(curve.band, x) for x in where] for curve in self.curves}
+
+
+def quality_at(band: Band, x: float) -> tuple[float, float, float]:
+    """Quality at a diversity with its interval; nan where the curve does not reach it."""
+    return _at(band, band.quality, x), _at(band, band.low, x), _at(band, band.high, x)
 
 
 def _at(band: Band, values: Numbers, x: float) -> float:

@@ -58,7 +58,7 @@ def caution(axes: Axes) -> str:
 def matched_rows(group: Group) -> tuple[list[str], list[list[str]]]:
     """Head and rows of the table of quality at matched diversity."""
     where, found = group.matched()
-    rows = [[label, *(_interval(*cell) for cell in cells)] for label, cells in found.items()]
+    rows = [[label, *(interval(*cell) for cell in cells)] for label, cells in found.items()]
     return ["", *(f"{x:.3g}" for x in where)], rows
 
 
@@ -88,7 +88,7 @@ def latex(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _interval(value: float, low: float, high: float) -> str:
+def interval(value: float, low: float, high: float) -> str:
     if not math.isfinite(value):
         return "-"
     return f"{value:.4g} ({low:.4g} to {high:.4g})" if math.isfinite(low) else f"{value:.4g}"

@@ -59,6 +59,14 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Overview:
+    """Runs that differ in their vocabulary alone, by method; each is held against that of `against` in its place."""
+
+    against: str
+    families: dict[str, list[str]]
+
+
+@dataclass(frozen=True)
 class _Scale:
     about: str
     runs: list[str]
@@ -88,6 +96,7 @@ class _File:
     claims: list[Any]
     scales: dict[str, Any]
     classifiers: dict[str, Any] = field(default_factory=dict)
+    overview: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,7 @@ class Experiment:
     scorers: Sequence[str] = ()
     characters: int | None = None
     tokenizer: str | None = None  # where that of all runs lies, if not where the file says
+    overview: Overview | None = None
 
     @property
     def label(self) -> str:
@@ -227,7 +237,7 @@ def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
     return Experiment(
         name=name, scale=scale, title=file.title, question=file.question, figure=file.figure, about=size.about,
         axes=axes, text=file.data, data=size.data, n=size.n, grids=grids, scorers=size.scorers,
-        characters=size.characters,
+        characters=size.characters, overview=_overview(file, where),
         runs={run: _merged(file.train, size.train, file.runs[run]) for run in size.runs},
         classifiers={name: _merged(size.classify, values) for name, values in file.classifiers.items()},
         claims=[
@@ -236,6 +246,23 @@ def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
             if (claim := from_json(Claim, values, f"{where}, claim {number}")).sweep in grids
         ],
     )  # fmt: skip
+
+
+def _overview(file: _File, where: str) -> Overview | None:
+    if file.overview is None:
+        return None
+    found = from_json(Overview, file.overview, f"{where}, overview")
+    if found.against not in found.families:
+        raise UserError(f"{where}, overview: {unknown('family', found.against, found.families)}")
+    for runs in found.families.values():
+        for run in runs:
+            if run not in file.runs:
+                raise UserError(f"{where}, overview: {unknown('run', run, file.runs)}")
+        if len(runs) != len(found.families[found.against]):
+            raise UserError(
+                f"{where}, overview: every family needs as many runs as {found.against}, in the same order."
+            )
+    return found
 
 
 def _check(file: _File, size: _Scale, where: str, scale: str) -> None:

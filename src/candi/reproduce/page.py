@@ -8,12 +8,15 @@ from candi import plots
 from candi.errors import UserError
 from candi.evaluation.card import Card
 from candi.evaluation.compare import Comparison, compare
+from candi.evaluation.over_steps import over_steps
 from candi.evaluation.pareto import front
 from candi.evaluation.table import read_lines
 from candi.files import write_text
 from candi.report.tables import caution, matched_rows, table
 from candi.reproduce.experiment import SCALES, Claim, Experiment, Grid, experiments, read
 from candi.reproduce.ledger import Ledger
+from candi.reproduce.overview import overview
+from candi.reproduce.overview import told as overview_table
 from candi.reproduce.reproduce import LEDGER
 from candi.reproduce.verdict import MISSING, findings, verdict
 
@@ -97,6 +100,8 @@ def _section(experiment: Experiment, folder: Path, figures: Path) -> list[str]:
         table(["the paper says", "measured", "verdict"], judged(experiment, found)),
         _trained(experiment, Ledger(folder / LEDGER)),
     ]
+    if experiment.overview is not None and found:
+        parts += _overview(experiment, found, Ledger(folder / LEDGER), figures)
     for name, comparison in found.items():
         stem = figures / f"{experiment.label}-{name}"
         plots.save(plots.frontiers(comparison), stem)
@@ -104,8 +109,37 @@ def _section(experiment: Experiment, folder: Path, figures: Path) -> list[str]:
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
         parts += [caution(comparison.axes), *comparison.notes]
         parts += _guided(comparison) if experiment.grids[name].property else []
+        if len(comparison.groups) > 1 and not experiment.grids[name].property:
+            plots.save(
+                plots.over_steps(over_steps(comparison), comparison.labels), stem.with_name(f"{stem.name}-steps")
+            )
+            parts += [f"![{title}, over the number of steps](figures/{stem.name}-steps.svg)"]
+        parts += _trap(comparison)
         parts += ["<details><summary>The same in numbers</summary>", *_matched(comparison), "</details>"]
     return parts
+
+
+def _overview(experiment: Experiment, found: dict[str, Comparison], ledger: Ledger, figures: Path) -> list[str]:
+    assert experiment.overview is not None
+    runs, against = list(overview(experiment, found, ledger)), experiment.overview.against
+    quality, stem = experiment.axes.quality.replace("_", " "), figures / f"{experiment.label}-overview"
+    plots.save(plots.over_vocabulary(runs, quality, against), stem)
+    return [
+        "### As the vocabulary grows",
+        f"![{quality} over the vocabulary, and what identifiability predicts](figures/{stem.name}.svg)",
+        "Predicted of each trained run from its own token vectors and noise, averaged over the walk: the share of "
+        "positions that can be told, and the rank degradation that its network sees (1/2: nothing can be told).",
+        overview_table(runs, quality, against),
+    ]
+
+
+def _trap(comparison: Comparison) -> list[str]:
+    """The rankings of its curves that somebody finds who chooses a temperature for each."""
+    counts = [(group.steps, len(group.rankings)) for group in comparison.groups if group.rankings is not None]
+    if not any(count > 1 for _, count in counts):
+        return []
+    told = ", ".join(f"{count} at {steps} steps" for steps, count in counts)
+    return [f"The single-temperature trap: one temperature for each curve can give so many different rankings: {told}."]
 
 
 def _guided(comparison: Comparison) -> list[str]:

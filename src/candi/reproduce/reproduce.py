@@ -1,7 +1,8 @@
 """From data to figure: train each run, sweep it, keep its points, say what they show. Stopped anywhere, it goes on.
 
 A run is trained and swept before the next one begins: its points are all that later stages need of it, so an
-experiment can be spread over machines that come and go.
+experiment can be spread over machines that come and go. The same command begun several times on one machine shares the
+work: each takes a run that no other is at.
 """
 
 import csv
@@ -9,10 +10,15 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from filelock import FileLock, Timeout
+
+from candi.analysis.studies import prediction
 from candi.data.corpus import Corpus
 from candi.data.molecules import HAS_RDKIT
 from candi.errors import unknown
@@ -25,12 +31,14 @@ from candi.evaluation.table import Line, measured, read_lines, write_lines
 from candi.files import write_text
 from candi.loading import device_named
 from candi.machine import fresh, machine
+from candi.model import read_model
 from candi.reproduce.experiment import RUN, Experiment, Grid
 from candi.reproduce.ledger import Ledger
 from candi.training.classifier import train_classifier
 from candi.training.loop import train
 
 LEDGER = "ledger.jsonl"
+_CHARACTERS = 50_000  # of the text that a prediction is made for
 
 
 @dataclass(frozen=True)
@@ -58,21 +66,44 @@ class Reproduction:
             self.experiment.settings(run, self.data, self.work / run)
         self._measure()
         data = Corpus(self.data).fingerprint
-        missing = {run: self._missing(run, data) for run in only or self.experiment.runs}
-        judges = {scorer.removeprefix(RUN) for scorer in self.experiment.scorers if scorer.startswith(RUN)}
-        if any(missing.values()):  # who judges must be there first, whichever runs were asked for
-            missing = {judge: self._missing(judge, data) for judge in self.experiment.runs if judge in judges} | missing
-        for run, names in missing.items():
-            if not names and not (run in judges and any(missing.values())):
-                _say(f"{run}: done before")
-                continue
+        left = list(only or self.experiment.runs)
+        if any(self._missing(run, data) for run in left):  # who judges must be there, whichever runs were asked for
+            for judge in (run for run in self.experiment.runs if run in self._judges):
+                with self._lock(judge), fresh():
+                    self._train(judge, self.experiment.training_plan(judge, data))
+        while left:  # several such commands share the work: each takes a run that no other is at
+            for run in list(left):
+                with suppress(Timeout), self._lock(run).acquire(timeout=0):
+                    self._finish(run, data)
+                    left.remove(run)
+            time.sleep(bool(left))
+
+    def _lock(self, run: str) -> FileLock:
+        """Held by the command that is at a run; it is free again when that command ends, however it ends."""
+        folder = self.work / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / run)
+
+    def _record(self, stage: str, run: str, plan: str, **values: Any) -> None:
+        with self._lock("results"):
+            self.ledger.write(stage, run, plan, **values)
+
+    @property
+    def _judges(self) -> set[str]:
+        return {scorer.removeprefix(RUN) for scorer in self.experiment.scorers if scorer.startswith(RUN)}
+
+    def _finish(self, run: str, data: str) -> None:
+        names = self._missing(run, data)
+        if not names:
+            _say(f"{run}: done before")
+            return
+        with fresh():
+            self._train(run, self.experiment.training_plan(run, data))
+        with fresh():
+            self._classify(run, names)
+        for name in names:
             with fresh():
-                self._train(run, self.experiment.training_plan(run, data))
-            with fresh():
-                self._classify(run, names)
-            for name in names:
-                with fresh():
-                    self._sweep(run, name, self.experiment.sweep_plan(run, name, data))
+                self._sweep(run, name, self.experiment.sweep_plan(run, name, data))
 
     def _missing(self, run: str, data: str) -> list[str]:
         """The sweeps of a run that are still to be done."""
@@ -96,11 +127,21 @@ class Reproduction:
         rows = list(csv.DictReader((out / "metrics.csv").open(encoding="utf-8")))
         progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
         valid = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
-        self.ledger.write(
+        self._record(
             "train", run, plan, **self._stamp(progress["seconds"]), steps=progress["step"],
             tokens=progress["step"] * settings.batch * settings.length, valid_loss=valid[-1] if valid else None,
-            settings=self.experiment.runs[run],
+            settings=self.experiment.runs[run], **self._predicted(run, folder),
         )  # fmt: skip
+
+    def _predicted(self, run: str, checkpoint: Path) -> dict[str, Any]:
+        """What identifiability says of a run that an overview shows."""
+        overview = self.experiment.overview
+        if overview is None or all(run not in runs for runs in overview.families.values()):
+            return {}
+        model = read_model(checkpoint)
+        piece = next(iter(Corpus(self.data).pieces()))
+        tokens = torch.as_tensor(model.tokenizer.encode(piece.text[:_CHARACTERS]))
+        return {"vocab_size": model.config.vocab_size, "predicted": prediction(model.denoiser.method, tokens)}
 
     def _sweep(self, run: str, name: str, plan: str) -> None:
         grid = self.experiment.grids[name]
@@ -114,7 +155,7 @@ class Reproduction:
         else:  # measured later, where there is RDKit
             self._set_aside(run, name, sweeps)
             stage = f"samples {name}"
-        self.ledger.write(stage, run, plan, **self._stamp(time.monotonic() - start), points=len(lines))
+        self._record(stage, run, plan, **self._stamp(time.monotonic() - start), points=len(lines))
 
     def _settings(self, run: str, grid: Grid) -> list[SweepSettings]:
         """One for each way that the run is guided."""
@@ -123,7 +164,7 @@ class Reproduction:
         options = {name: values for name, values in grid.options.items() if name in method.options}
         return [
             SweepSettings(
-                runs=[str(self.work / run)], out=self.work / "sweep", steps=grid.steps,
+                runs=[str(self.work / run)], out=self.work / "sweeps" / run, steps=grid.steps,
                 temperatures=grid.temperatures, options=options, n=self.experiment.n, device=self.device,
                 words=self.data if "words" in axes.diversity + axes.quality else None,
                 molecules=grid.property if HAS_RDKIT else None, scorers=self._scorers(),
@@ -151,10 +192,11 @@ class Reproduction:
     def _keep(self, run: str, name: str, lines: Sequence[Line]) -> None:
         """The points of a run in the place of those it had before."""
         file = self.results / f"{name}.jsonl"
-        others = [line for line in read_lines(file) if line["card"]["run"] != run] if file.exists() else []
         order = list(self.experiment.runs)
-        kept = [*others, *(self._slim(line) for line in lines)]
-        write_lines(file, sorted(kept, key=lambda line: _place(order, line)))
+        with self._lock("results"):
+            others = [line for line in read_lines(file) if line["card"]["run"] != run] if file.exists() else []
+            kept = [*others, *(self._slim(line) for line in lines)]
+            write_lines(file, sorted(kept, key=lambda line: _place(order, line)))
 
     def _set_aside(self, run: str, name: str, sweeps: Sequence[Sweep]) -> None:
         files = [sweep.sample_file(point) for sweep in sweeps for _, point in sweep.points]
@@ -174,7 +216,7 @@ class Reproduction:
                 lines = [measured(Point.of(one.card), one, {}, measured_property=grid.property) for one in samples]
                 self._keep(run, name, lines)
                 done = {key: value for key, value in entry.items() if key not in ("stage", "run", "plan")}
-                self.ledger.write(f"sweep {name}", run, entry["plan"], **done)
+                self._record(f"sweep {name}", run, entry["plan"], **done)
                 file.unlink()
 
     def _classify(self, run: str, names: Sequence[str]) -> None:

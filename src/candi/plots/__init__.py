@@ -1,0 +1,21 @@
+"""Every figure."""
+
+from candi.plots.measured import frontiers, histogram, over_steps, over_vocabulary, speed
+from candi.plots.style import COLOURS, save
+from candi.plots.theory import curves, dissonance, embeddings, kernels, schedule, validation
+
+__all__ = [
+    "COLOURS",
+    "curves",
+    "dissonance",
+    "embeddings",
+    "frontiers",
+    "histogram",
+    "kernels",
+    "over_steps",
+    "over_vocabulary",
+    "save",
+    "schedule",
+    "speed",
+    "validation",
+]
