@@ -139,7 +139,13 @@ def test_ways_of_sampling_are_curves_of_their_own_and_points_count_once():
     lines = _simulated("a", lambda x: x, random)
     cut = [line | {"key": line["key"] + "n", "card": line["card"] | {"nucleus": 0.5}} for line in lines]
     curves = compare(lines + cut + lines, AXES).groups[0].curves
-    assert [(curve.label, len(curve.lines)) for curve in curves] == [("a ()", 5), ("a (nucleus 0.5)", 5)]
+    assert [(curve.label, len(curve.lines)) for curve in curves] == [("a", 5), ("a (nucleus 0.5)", 5)]
+    options = [
+        line | {"key": line["key"] + value, "card": line["card"] | {"options": {"solver": "ddim", "order": value}}}
+        for value in ("first", "last")
+        for line in lines
+    ]  # named only as far as they differ
+    assert [curve.label for curve in compare(options, AXES).groups[0].curves] == ["a (first)", "a (last)"]
     with pytest.raises(UserError, match="seed differs"):
         compare(lines + [line | {"key": line["key"] + "s", "card": line["card"] | {"seed": 1}} for line in lines], AXES)
 

@@ -63,8 +63,8 @@ def test_every_card_says_how_its_point_was_made(swept, runs):
     assert len(card["checkpoint"]) == 64
     known = {
         "run": "candi", "method": "candi", "steps": 2, "temperature": 0.6, "seed": 0, "n": 6, "length": 16, "ema": True,
-        "options": {"solver": "ddim", "inference": "exact"}, "draws": "float64", "precision": "float32",
-        "device": "cpu", "torch": torch.__version__,
+        "options": {"solver": "ddim", "inference": "exact", "order": "random"}, "draws": "float64",
+        "precision": "float32", "device": "cpu", "torch": torch.__version__,
     }  # fmt: skip
     assert known.items() <= card.items()
     assert card["tokenizer"] == one.tokenizer
@@ -114,10 +114,13 @@ def test_options_are_further_axes_for_whoever_has_them(runs, tmp_path):
     )
     found = [(point.method, dict(point.options)) for _, point in Sweep(settings).points]
     assert found == [
-        ("candi", {"solver": "ddim", "inference": "exact"}),
-        ("candi", {"solver": "ddim", "inference": "approximate"}),
+        ("candi", {"solver": "ddim", "inference": "exact", "order": "confidence"}),
+        ("candi", {"solver": "ddim", "inference": "approximate", "order": "confidence"}),
         ("mdlm", {"order": "confidence", "remask": "off"}),
     ]
+    found = Sweep(replace(settings, options={"order": ("entropy", "random")})).points
+    orders = [(point.method, point.options["order"]) for _, point in found]
+    assert orders == [("candi", "random"), ("mdlm", "entropy"), ("mdlm", "random")]  # what a run has not is for others
     with pytest.raises(UserError, match="None of these runs"):
         Sweep(replace(settings, options={"sampler": ("greedy",)}))
     with pytest.raises(UserError, match="cannot be 'guess'"):

@@ -74,12 +74,13 @@ def test_a_greedy_tail_is_sharper(double):
     assert inside["greedy"] > inside["ancestral"] + 0.03
 
 
-def test_confidence_prefers_likely_tokens(double):
+@pytest.mark.parametrize("name", ["mdlm", "candi"])
+def test_confidence_prefers_likely_tokens(double, name):
     """It is not exact, and says so: sequences come out likelier than they are."""
     likely = {}
     table = {tuple(s): p for s, p in zip(TOY.sequences.tolist(), TOY.probabilities.tolist(), strict=True)}
     for order in ("random", "confidence"):
-        samples = TOY.sample(MDLM(_book()), 4000, 64, order=order).tolist()
+        samples = TOY.sample(METHODS[name]().build(_book()), 4000, 64, order=order).tolist()
         likely[order] = sum(math.log(table.get(tuple(s), 1e-4)) for s in samples) / len(samples)
     assert likely["confidence"] > likely["random"] + 0.05
 

@@ -35,7 +35,11 @@ def add_walk(flags: ArgumentParser) -> None:
 
 def method_options() -> dict[str, str]:
     """The options of all methods' steps, with the values they take."""
-    return {name: ", ".join(values) for method in _kinds(Method) for name, values in method.options.items()}
+    found: dict[str, dict[str, None]] = {}
+    for method in _kinds(Method):
+        for name, values in method.options.items():
+            found.setdefault(name, {}).update(dict.fromkeys(values))
+    return {name: ", ".join(values) for name, values in found.items()}
 
 
 def _kinds(method: Any) -> list[Any]:

@@ -209,15 +209,14 @@ def moved_by(card: Mapping[str, Any]) -> str:
 
 
 def _curves(lines: Sequence[Line], axes: Axes, draws: int, pooled: bool) -> list[Curve]:
-    """In order of appearance. What a run was sampled with is named where there are several ways."""
-    grouped: dict[tuple[str, int, str], list[Line]] = {}
+    """In order of appearance. What a run was sampled with is named as far as its curves differ in it."""
+    grouped: dict[tuple[str, int, _Way], list[Line]] = {}
     for line in lines:
         card = line["card"]
         grouped.setdefault((card["run"], card["steps"], _way(card, pooled)), []).append(line)
-    several = {run for run, _, way in grouped for other, _, else_ in grouped if run == other and way != else_}
     return [
         Curve(
-            f"{run} ({way})" if run in several else run,
+            _label(run, way, [other for one, _, other in grouped if one == run]),
             steps,
             some[0]["card"]["steps_fixed"],
             sorted(some, key=lambda line: _place(line["card"])),
@@ -228,16 +227,25 @@ def _curves(lines: Sequence[Line], axes: Axes, draws: int, pooled: bool) -> list
     ]
 
 
-def _way(card: Mapping[str, Any], pooled: bool) -> str:
+_Way = tuple[tuple[str, str], ...]  # what a curve was sampled with: names, and how they are told
+
+
+def _way(card: Mapping[str, Any], pooled: bool) -> _Way:
     """All but steps and what moves along the curve: the temperature, or the weight of guidance if there is some."""
     cuts = {name: card[name] for name in ("top_k", "nucleus") if card[name] is not None}
     guidance = card.get("guidance")
-    by = []
+    by = {}
     if guidance:
         cuts |= {} if pooled else {"temperature": card["temperature"]}
         cuts |= {"reveal": guidance["reveal"]} if guidance["reveal"] else {}
-        by = [f"{guidance['classifier'] or 'label'} {guidance['target']}"]
-    return ", ".join([*card["options"].values(), *by, *(f"{name} {value:g}" for name, value in cuts.items())])
+        by = {"by": f"{guidance['classifier'] or 'label'} {guidance['target']}"}
+    return tuple({**card["options"], **by, **{name: f"{name} {value:g}" for name, value in cuts.items()}}.items())
+
+
+def _label(run: str, way: _Way, ways: Sequence[_Way]) -> str:
+    """The run, and in brackets what not all of its curves share."""
+    told = ", ".join(text for name, text in way if any((name, text) not in other for other in ways))
+    return f"{run} ({told})" if told else run
 
 
 def _place(card: Mapping[str, Any]) -> float:

@@ -65,7 +65,7 @@ class Contestant:
         judged = any(guide is not None and guide["classifier"] is not None for guide in guides)
         replaced = judged and self.method.gaussian() is None
         names = () if replaced else tuple(self.method.options)
-        axes = {name: tuple(dict.fromkeys(options.get(name) or (trained[name],))) for name in names}
+        axes = {name: self._values(name, options.get(name, ()), trained[name]) for name in names}
         for values in product(*axes.values()):
             for count in dict.fromkeys(counts):
                 for temperature, guide in product(temperatures, guides):
@@ -74,6 +74,10 @@ class Contestant:
                         count, self.method.own_steps, temperature, top_k, nucleus, dict(zip(axes, values, strict=True)),
                         seed, n, precision, guide,
                     )  # fmt: skip
+
+    def _values(self, name: str, asked: Sequence[str], trained: str) -> tuple[str, ...]:
+        """Those of an option that the method has: others are meant for other runs."""
+        return tuple(dict.fromkeys(value for value in asked if value in self.method.options[name])) or (trained,)
 
     def batch(self, length: int, most: int, device: torch.device) -> int:
         """As many sequences as half of the memory surely holds; the same on the same machine."""

@@ -75,7 +75,7 @@ def measured(
     }
     if mauve is not None:
         values["mauve"] = math.nan if mauve["mauve"] is None else mauve["mauve"]
-    card = {**samples.card, "run": point.run, **judged, "seconds": samples.seconds}
+    card = {**samples.card, "run": point.run, **judged}
     return {"key": point.key, "card": card, "measures": plain(values), "columns": columns}
 
 

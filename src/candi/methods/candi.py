@@ -15,7 +15,7 @@ from candi.nets.places import Places
 from candi.nets.prediction import Prediction
 from candi.rng import Rng
 from candi.sampling.solvers import SOLVERS
-from candi.sampling.steps import certain, moved
+from candi.sampling.steps import best, certain, moved
 from candi.schedules import LinearAlpha, PowerAlpha, RankLinear, Schedule
 from candi.spaces import SPACES, Space
 from candi.state import State
@@ -37,6 +37,7 @@ class CANDI(Method):
     options: Mapping[str, tuple[str, ...]] = {
         "solver": tuple(SOLVERS),
         "inference": ("exact", "approximate"),
+        "order": ("random", "confidence"),
         "path": tuple(PATHS),
     }
 
@@ -52,6 +53,7 @@ class CANDI(Method):
         independent: bool = False,
         solver: str = "ddim",
         inference: str = "exact",
+        order: str = "random",
         path: str = "diagonal",
     ) -> None:
         super().__init__(codebook)
@@ -59,7 +61,7 @@ class CANDI(Method):
         self.bias_weight = bias_weight
         # paper: c_in = 1/sqrt(1 + sigma^2), whatever the size of the noise the network sees
         self.noise_power = space.power if exact_scale else 1.0
-        self.solver, self.inference, self.path = solver, inference, path
+        self.solver, self.inference, self.order, self.path = solver, inference, order, path
         self.level: Clock | None = None
         if independent:
             self.level = Clock(codebook.width).quiet()
@@ -107,24 +109,30 @@ class CANDI(Method):
         rng: Rng,
         solver: str | None = None,
         inference: str | None = None,
+        order: str | None = None,
         path: str | None = None,
     ) -> State:
         """Reveal some positions by drawing their token; move the others along the Gaussian process.
 
         Exact inference aims at E[x0 | z_t], approximate inference at one draw of it: the one that is revealed.
+
+        In random order each position is revealed by chance. By confidence as many are, but those whose drawn token is
+        likeliest: fewer mistakes, likelier tokens, and no exact draw of the distribution, however many the steps.
         """
         revealed = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
-        known = state.known | revealed
-        if (inference or self.inference) == "exact":
-            chosen, others = Places(revealed).counted(), Places(~known).counted()
+        exact, surest = (inference or self.inference) == "exact", (order or self.order) == "confidence"
+        if exact and not surest:
+            chosen, others = Places(revealed).counted(), Places(~(state.known | revealed)).counted()
             prediction = predict()
             drawn = prediction.at(chosen).draw(rng)
-            target = self.space.expect(prediction.at(others))
         else:
-            everywhere = Places(~state.known).counted()
+            others = Places(~state.known).counted()
             prediction = predict()
-            drawn = prediction.at(everywhere).draw(rng)
-            target = self.space.point(drawn)
+            drawn = prediction.at(others).draw(rng)
+        if surest:
+            revealed = best(-prediction.nll(drawn), ~state.known, revealed.sum(-1))
+        known = state.known | revealed
+        target = self.space.expect(prediction.at(others)) if exact else self.space.point(drawn)
         u = s if self.level is None else s ** PATHS[path or self.path]
         values = moved(state, prediction, target, u, self.space, self.sigma, solver or self.solver, rng)
         tokens = torch.where(revealed, drawn, state.tokens)
@@ -158,6 +166,7 @@ class CandiSettings:
         precondition: Scale of noisy inputs: exact gives them unit size, paper divides by sqrt(1 + sigma^2).
         solver: How noisy positions move in a sampling step.
         inference: Whether they aim at the mean prediction (exact) or at one draw of it (approximate).
+        order: Which positions a sampling step reveals: any, or those that it is surest of.
         path: Of an independent model, whether noise goes with the masks (diagonal), earlier or later than they do.
     """
 
@@ -170,6 +179,7 @@ class CandiSettings:
     precondition: Literal["exact", "paper"] = "exact"
     solver: Literal["ddim", "euler", "ancestral"] = "ddim"
     inference: Literal["exact", "approximate"] = "exact"
+    order: Literal["random", "confidence"] = "random"
     path: Literal["diagonal", "early", "late"] = "diagonal"
 
     def __post_init__(self) -> None:
@@ -194,5 +204,6 @@ class CandiSettings:
             independent=self.independent,
             solver=self.solver,
             inference=self.inference,
+            order=self.order,
             path=self.path,
         )

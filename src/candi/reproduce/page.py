@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
 
 from candi import plots
 from candi.errors import UserError
@@ -108,7 +107,8 @@ def _section(experiment: Experiment, folder: Path, figures: Path) -> list[str]:
         title = experiment.grids[name].title
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
         parts += [caution(comparison.axes), *comparison.notes]
-        parts += _guided(comparison) if experiment.grids[name].property else []
+        if experiment.grids[name].property:
+            parts += _guided(comparison, name, Ledger(folder / LEDGER))
         if len(comparison.groups) > 1 and not experiment.grids[name].property:
             plots.save(
                 plots.over_steps(over_steps(comparison), comparison.labels), stem.with_name(f"{stem.name}-steps")
@@ -142,7 +142,7 @@ def _trap(comparison: Comparison) -> list[str]:
     return [f"The single-temperature trap: one temperature for each curve can give so many different rankings: {told}."]
 
 
-def _guided(comparison: Comparison) -> list[str]:
+def _guided(comparison: Comparison, sweep: str, ledger: Ledger) -> list[str]:
     """Of curves that are the best of several temperatures: which ones, and what a molecule cost."""
     rows = []
     for group in comparison.groups:
@@ -151,8 +151,10 @@ def _guided(comparison: Comparison) -> list[str]:
             tried = [card["temperature"] for card in cards]
             kept = sorted({tried[index] for index in front(curve.points.diversity, curve.points.cost)})
             ends = min(tried), max(tried)
-            seconds = [card["seconds"] for card in cards if card.get("seconds") is not None]
-            each = f"{1e3 * median(seconds):.2f}" if seconds else ""
+            guidance, entry = cards[0].get("guidance") or {}, ledger.find(f"sweep {sweep}", cards[0]["run"])
+            wanted = {"steps": curve.steps, "by": guidance.get("classifier")}
+            times = [one["seconds"] for one in (entry or {}).get("each", []) if wanted.items() <= one.items()]
+            each = f"{1e3 * times[0]:.2f}" if times else ""
             rows.append(
                 [curve.label, str(group.steps), ", ".join(f"{t:g}{'*' if t in ends else ''}" for t in kept), each]
             )

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -155,7 +156,8 @@ class Reproduction:
         else:  # measured later, where there is RDKit
             self._set_aside(run, name, sweeps)
             stage = f"samples {name}"
-        self._record(stage, run, plan, **self._stamp(time.monotonic() - start), points=len(lines))
+        stamp = self._stamp(time.monotonic() - start)
+        self._record(stage, run, plan, **stamp, points=len(lines), each=_each(sweeps))
 
     def _settings(self, run: str, grid: Grid) -> list[SweepSettings]:
         """One for each way that the run is guided."""
@@ -244,6 +246,18 @@ class Reproduction:
             "finished": time.strftime("%Y-%m-%d", time.gmtime()),
             **({"shared": self.shared} if self.shared > 1 else {}),
         }
+
+
+def _each(sweeps: Sequence[Sweep]) -> list[dict[str, Any]]:
+    """How long one sample took, for each number of steps and each classifier: the median over points."""
+    found: dict[tuple[int, str | None], list[float]] = {}
+    for sweep in sweeps:
+        for _, point in sweep.points:
+            by = point.guidance["classifier"] if point.guidance else None
+            seconds = Samples.read(sweep.sample_file(point)).seconds
+            if seconds is not None:  # samples of an earlier version do not tell
+                found.setdefault((point.steps, by), []).append(seconds)
+    return [{"steps": steps, "by": by, "seconds": median(some)} for (steps, by), some in found.items()]
 
 
 def _place(order: Sequence[str], line: Line) -> int:
