@@ -179,7 +179,24 @@ def test_a_title_line_names_the_columns_of_molecules(tmp_path):
     path.write_text("smiles activity\nCCO 6.5\nCC\n")
     with pytest.raises(UserError, match=r"mine\.smi line 3 has no column 'activity'"):
         list(Corpus(str(path)).table("activity"))
+    path.write_bytes("\ufeffsmiles\tactivity\nCCO 6.1\nCC\t2\n".encode())  # a spreadsheet's mark, and a forgotten tab
+    assert [piece.text for piece in Corpus(str(path)).pieces()] == ["CCO", "CC"]
+    with pytest.raises(UserError, match=r"line 2 has no column 'activity'"):
+        list(Corpus(str(path)).table("activity"))
+    path.write_text("smiles activity\nCCO ethyl alcohol 6.1\n")
+    with pytest.raises(UserError, match="more columns than its first line names"):
+        list(Corpus(str(path)).pieces())
     path.write_text("CCO ethanol\nCC ethane\n")  # without a title what follows is a name
     assert not Corpus(str(path)).has("ethanol")
     with pytest.raises(UserError, match=r"a first line 'smiles NAME \.\.\.' names its columns"):
         list(Corpus(str(path)).table("activity"))
+
+
+def test_what_cannot_be_read_is_left_out_with_its_tokens(tmp_path):
+    """An unreadable line may hold letters that no molecule has."""
+    path = tmp_path / "mine.smi"
+    path.write_text("CCO\nhello\nCC[Si]C(=\nCC\n")
+    corpus = Corpus(str(path))
+    tokenizer = Tokenizer.smiles(piece for piece in corpus.pieces() if piece.text in ("CCO", "CC"))
+    found = load_documents(corpus, tokenizer, 8, tmp_path / "cache", molecules=True, skip_bad=True)
+    assert found.numbers.tolist() == [0, 3]

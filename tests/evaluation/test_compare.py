@@ -235,6 +235,11 @@ def test_quality_over_steps_at_one_diversity():
     found = over_steps(compare(lines, AXES))
     assert found.diversity == pytest.approx(4.25, abs=0.03)  # of 3.5 to 5, which all but one reach
     assert [(cell.label, cell.steps) for cell in found.cells] == [("a", 8), ("b", None), ("a", 16)]
+    assert over_steps(compare(lines[-2:], AXES)) is None  # one curve alone
+    apart = _simulated("a", lambda x: x, random, entropies=(1, 2)) + _simulated(
+        "b", lambda x: x, random, entropies=(5, 6)
+    )
+    assert over_steps(compare(apart, AXES)) is None  # no range is shared
     for cell, extra in zip(found.cells, (1.0, 0.0, 0.5), strict=True):
         assert cell.low <= cell.value <= cell.high
         assert cell.value == pytest.approx(math.exp(4.25 / 2 + extra), rel=0.05)  # 256 samples of spread 0.3: 2%

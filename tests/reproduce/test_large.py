@@ -1,5 +1,9 @@
 """The experiment of a large vocabulary at toy scale: judged by a run of its own."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from candi import plots
@@ -52,6 +56,22 @@ def test_texts_of_different_tokenizers_are_judged_alike(tmp_path, capfd):
     assert capfd.readouterr().err.count("done before") == 5  # the judge too has nothing left to do
 
 
+def test_commands_share_the_work_behind_one_judge(tmp_path):
+    """The judge is trained once, while the other command waits for it; nobody waits for its sweep."""
+    command = [sys.executable, "-m", "candi", "reproduce", "large", "--scale", "toy", "--out", str(tmp_path / "w"),
+               "--results", str(tmp_path / "r"), "--device", "cpu", "--shared", "2"]  # fmt: skip
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [one.communicate(timeout=600)[1] for one in both]
+    assert [one.returncode for one in both] == [0, 0], told
+    ledger = [json.loads(line) for line in (tmp_path / "r" / "large-toy" / "ledger.jsonl").read_text().splitlines()]
+    assert sorted(entry["run"] for entry in ledger if entry["stage"] == "train") == [
+        "ar",
+        "candi",
+        "candi-free",
+        "mdlm",
+    ]
+
+
 def test_what_lies_elsewhere_is_said_on_the_command_line(tmp_path):
     small = read("large", "small").adapted("/data/gpt2", ["/data/judge.gguf"])
     assert small.settings("candi", "pydoc", tmp_path).tokenizer == "/data/gpt2"
@@ -67,11 +87,12 @@ def test_the_overview_shows_every_family_at_every_vocabulary():
     runs = [OfVocabulary("candi", size, 0.6, 0.3, fall[size]) for size in sizes]
     runs += [OfVocabulary("mdlm", size, 0.5, 0.5, {}) for size in sizes]
     runs += [OfVocabulary("onehot", size, 1 / size, 0.2, {8: (1.1, 1.0, 1.2)} if size < 100 else {}) for size in sizes]
+    runs = [*runs[::-1]]  # the order of the panels is that of the steps, whatever comes first
     figure = plots.over_vocabulary(runs, "perplexity", "mdlm")
     shown = [axes for axes in figure.axes if axes.get_visible()]
     assert [axes.get_title() for axes in shown] == [
         "8 steps", "64 steps", "predicted: positions that can be told", "predicted: rank that the network sees",
     ]  # fmt: skip
     drawn = [[len(line.get_xdata()) for line in axes.get_lines()] for axes in shown]
-    assert drawn == [[3, 0, 1, 2], [3, 0, 0, 2], [3, 3, 3], [3, 3, 3]]  # a dashed line at 1 beside the methods above
+    assert drawn == [[1, 0, 3, 2], [0, 0, 3, 2], [3, 3, 3], [3, 3, 3]]  # a dashed line at 1 beside the methods above
     assert "| candi | 4,096 | 0.9 (0.8 to 1) | 1.1 (1.05 to 1.2) | 0.600 | 0.300 |" in told(runs, "perplexity", "mdlm")

@@ -20,6 +20,7 @@ from candi.reproduce.page import write
 
 pytestmark = pytest.mark.usefixtures("cache")
 SWEEPS = ("methods", "inference", "solver", "path")
+METHODS = {"title": "one", "runs": ["mdlm"]}
 CLAIM = {"paper": "x", "sweep": "methods", "first": "mdlm", "second": "mdlm (random, off)"}
 
 
@@ -92,6 +93,25 @@ def test_killed_and_continued_it_gives_the_same_points(whole, tmp_path):
         assert [(one["key"], one["measures"]) for one in mine] == [(one["key"], one["measures"]) for one in theirs]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop_it_does_not_take_half_a_training_for_a_whole_one(mine, tmp_path, number):
+    path, values = mine()
+    values["scales"]["toy"]["train"] |= {"steps": 4000, "checkpoint_every": 4000}
+    mine()
+    command = [sys.executable, "-m", "candi", "reproduce", path, *_flags(tmp_path)[2:]]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    metrics, end = tmp_path / "work" / "mdlm" / "metrics.csv", time.monotonic() + 120
+    while time.monotonic() < end and not (metrics.exists() and metrics.read_text().count("\n") > 1):
+        time.sleep(0.02)
+    process.send_signal(number)
+    assert "interrupted" in process.communicate(timeout=120)[1]
+    assert process.returncode == 130
+    folder = tmp_path / "results" / "mine-toy"
+    assert not (folder / "ledger.jsonl").exists()
+    (saved,) = (tmp_path / "work" / "mdlm" / "checkpoints").glob("step-*")
+    assert 0 < int(saved.name.removeprefix("step-")) < 4000  # from here the same command goes on
+
+
 def test_points_that_were_lost_are_made_again(whole, tmp_path, capfd):
     """The ledger is not believed blindly."""
     shutil.copytree(whole / "results", tmp_path / "results")
@@ -162,6 +182,18 @@ def test_a_file_of_one_s_own_and_a_changed_plan(mine, tmp_path, capfd):
         ({"runs": {"mdlm": {"length": datetime.date(2020, 1, 1)}}}, "length must be a whole number"),
         ({"quality": "perplexity", "diversity": "entropy"}, "perplexity needs scorers"),
         ({"sweeps": {"methods": {"title": "one", "runs": ["nope"]}}}, "no run 'nope'"),
+        ({"runs": {"mdlm": {"method": "mdlm", "devices": 2}}}, "a run uses one device"),
+        ({"runs": {"mdlm": {"method": "mdlm"}, "sweeps": {"method": "mdlm"}}}, "cannot be called 'sweeps'"),
+        ({"sweeps": {"methods": METHODS | {"labels": {"mdlm": 1}}}}, "knows labels"),
+        ({"sweeps": {"methods": METHODS | {"classifiers": {"mdlm": ["nobody"]}}}}, "no classifier 'nobody'"),
+        ({"sweeps": {"methods": METHODS | {"classifiers": {"nope": []}}}}, "no run 'nope'"),
+        ({"overview": {"against": "ar", "families": {"mdlm": ["mdlm"]}}}, "no family 'ar'"),
+        ({"overview": {"against": "mdlm", "families": {"mdlm": ["nope"]}}}, "no run 'nope'"),
+        ({"overview": {"against": "a", "families": {"a": ["mdlm"], "b": []}}}, "as many runs as a"),
+        (
+            {"runs": {"mdlm": {"method": "udlm"}}, "overview": {"against": "a", "families": {"a": ["mdlm"]}}},
+            "predicts nothing of UDLM",
+        ),
     ],
 )
 def test_a_file_with_a_mistake_is_refused_in_a_sentence(mine, tmp_path, capsys, change, complaint):
@@ -181,6 +213,7 @@ def test_a_file_with_a_mistake_is_refused_in_a_sentence(mine, tmp_path, capsys, 
         ("reproduce text8 --scale huge", "no scale 'huge'"),
         ("reproduce text8 --scale small", "give it with --data FILE"),
         ("reproduce text8 --scale toy --runs gpt", "no run 'gpt'"),
+        ("reproduce text8 --scale toy --shared 0", "--shared must be at least 1"),
     ],
 )
 def test_a_wrong_command_is_refused_in_a_sentence(arguments, complaint, capsys, tmp_path, monkeypatch):

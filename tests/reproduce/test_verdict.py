@@ -4,7 +4,7 @@ import pytest
 
 from candi.evaluation.compare import Axes, Comparison, Group, Pair
 from candi.evaluation.pareto import Dominance
-from candi.reproduce.experiment import Claim
+from candi.reproduce.declared import Claim
 from candi.reproduce.verdict import AGREES, DISAGREES, MISSING, OPEN, Finding, findings, verdict
 
 WORDS = Axes("unique_words", "valid_words")  # cost is 1 / valid words

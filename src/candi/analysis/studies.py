@@ -162,8 +162,11 @@ def prediction(
 ) -> dict[str, float]:
     """Averages over t: positions that can be told, and the rank degradation that the network sees at the others.
 
-    Where there is no Gaussian noise a position is told or nothing is known of it: a rank of 1/2.
+    Of masked diffusion a position is told or nothing is known of it: a rank of 1/2.
     """
+    check_predictable(method)
+    if not len(tokens):
+        raise UserError("There is no text to predict anything for; give some.")
     if method.gaussian() is None:
         open_share = method.open_share(torch.linspace(0, 1, count, dtype=torch.float64))
         return {"identifiable": 1 - float(open_share.mean()), "rank": 0.5}
@@ -172,6 +175,12 @@ def prediction(
         "identifiable": sum(row["identifiable"] for row in rows) / count,
         "rank": sum(row["rank_of_network"] for row in rows) / count,
     }
+
+
+def check_predictable(method: Method) -> None:
+    """Refuse noise that is neither Gaussian nor a mask: identifiability says nothing of it here."""
+    if method.gaussian() is None and (method.shows or method.causal):
+        raise UserError(f"Identifiability predicts nothing of {type(method).__name__}; leave it out of the overview.")
 
 
 Judge = Callable[[float], tuple[float, float]]

@@ -69,6 +69,8 @@ def run(arguments: Sequence[str]) -> None:
     earlier = [line for source in given.runs if source.endswith(".jsonl") for line in read_lines(Path(source))]
     runs = [source for source in given.runs if not source.endswith(".jsonl")]
     lines = list(earlier)
+    if given.label is not None and given.classifier and given.label != given.target:
+        raise UserError("--label and --target must ask for the same, or their points cannot be compared.")
     names = scorers(given.scorer, given.words or given.molecules)
     axes = _axes(earlier, bool(names), given)
     if runs:

@@ -152,14 +152,15 @@ def _write(
     if liked is not None:
         found.values[LIKED] = [value for value, text in zip(liked, found.smiles, strict=True) if text is not None]
         names = [*names, LIKED]
-    drawn = {}
+    drawn: dict[str, Drawn] = {}
     for text, *values in zip((s for s in found.smiles if s is not None), *found.values.values(), strict=True):
-        drawn[text] = Drawn(text, dict(zip(names, values, strict=True)), None if known is None else text not in known)
+        novel = None if known is None else text not in known
+        drawn.setdefault(text, Drawn(text, dict(zip(names, values, strict=True)), novel))  # as it was spelled first
     training: dict[str, list[float]] = {}
     if known:
         some = np.random.default_rng(0).choice(sorted(known), min(_HISTOGRAM, len(known)), replace=False)
         training = {name: properties(some.tolist(), name).tolist() for name in computed}
-    facts = _facts(found, config, given.target)
+    facts = _facts(found, computed, config, given.target)
     write_table(given.out / "molecules.csv", samples, found.smiles, drawn)
     write_sdf(given.out / "molecules.sdf", list(drawn.values()))
     write_page(given.out / "molecules.html", _title(given), facts, list(drawn.values()), found.values, training)
@@ -169,13 +170,13 @@ def _write(
     print(f"Open {given.out / 'molecules.html'} in a browser; molecules.csv and .sdf lie beside it.", file=sys.stderr)
 
 
-def _facts(found: Molecules, config: ClassifierConfig | None, target: int) -> dict[str, str]:
+def _facts(found: Molecules, computed: Sequence[str], config: ClassifierConfig | None, target: int) -> dict[str, str]:
     facts = {"samples": str(len(found.smiles)), "valid": f"{found.valid:.1%}", "unique": f"{found.unique:.1%}"}
     if found.novel is not None:
         facts["new among them"] = f"{found.novel:.1%}"
     facts |= {f"mean {name}": f"{found.mean(name):.3f}" for name in found.values}
     name = None if config is None else Label.of(config.label).name
-    if config is not None and name in found.values:
+    if config is not None and name is not None and name in computed:
         hit = found.hit(name, config.threshold)
         rule = f"{name} of at least {config.threshold:.3g}" if target else f"{name} below {config.threshold:.3g}"
         facts[rule] = f"{hit if target else 1 - hit:.1%}"

@@ -201,7 +201,7 @@ def _kind(path: Path) -> str:
 
 def _open(path: Path) -> TextIOWrapper:
     # spreadsheets begin their files with a mark that is no text
-    encoding = "utf-8-sig" if _kind(path) in _TABLE else "utf-8"
+    encoding = "utf-8-sig" if _kind(path) in _TABLE or _kind(path) in _MOLECULES else "utf-8"
     return _OPENERS.get(path.suffix, open)(path, "rt", encoding=encoding)
 
 
@@ -219,14 +219,20 @@ def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _molecules(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line number and molecule: the first word. What follows counts if a first line "smiles NAME ..." names it."""
-    names, mark = [_SMILES], None
+    names: list[str] = []
+    mark = None
     with _open(path) as file:
         for number, line in enumerate(file, 1):
             if number == 1 and line.split()[:1] and line.split()[0].lower() == _SMILES:
-                mark = "\t" if "\t" in line else None  # between tabs there may be names of several words
-                names = [_SMILES, *(name.strip() for name in line.split(mark)[1:])]
+                mark = "\t" if "\t" in line.strip() else None  # between tabs there may be names of several words
+                names = [name.strip() for name in line.strip().split(mark)][1:]
             elif line.strip():
-                yield number, dict(zip(names, (word.strip() for word in line.split(mark)), strict=False))
+                words = [word.strip() for word in line.strip().split(mark)][1:]
+                if names and len(words) > len(names):
+                    raise UserError(
+                        f"{path} line {number} has more columns than its first line names; put tabs between them."
+                    )
+                yield number, {**dict(zip(names, words, strict=False)), _SMILES: line.split()[0]}
 
 
 def _packaged(source: str) -> list[Path]:

@@ -123,8 +123,8 @@ def _made(corpus: Corpus, tokenizer: Tokenizer, length: int, molecules: bool, sk
     good = readable(texts) if molecules else [True] * len(texts)
     rows, bad = [], []
     for number, (text, can_be_read) in enumerate(zip(texts, good, strict=True)):
-        row = tokenizer.row(text, length)
-        if row is None or not can_be_read:
+        row = tokenizer.row(text, length) if can_be_read else None
+        if row is None:
             bad.append((number, text, "is no molecule" if not can_be_read else "is too long"))
         else:
             rows.append(np.concatenate([[number], row]))

@@ -25,19 +25,23 @@ class OverSteps:
     cells: Sequence[Cell]
 
 
-def over_steps(comparison: Comparison) -> OverSteps:
-    """At the diversity that most curves reach, the middle of its range; a curve that does not reach it has no cell."""
-    curves = [curve for group in comparison.groups for curve in group.curves]
-    ends = np.array([(curve.band.diversity[0], curve.band.diversity[-1]) for curve in curves])
-    tried = np.unique(ends)
-    between = (tried[1:] + tried[:-1]) / 2
-    reached = ((ends[:, :1] <= between) & (between <= ends[:, 1:])).sum(0)
-    most = tried[:-1][reached == reached.max()].min(), tried[1:][reached == reached.max()].max()
-    where = float(np.mean(most))
-    cells: dict[tuple[str, int | None], Cell] = {}
-    for curve in curves:
-        steps = None if curve.steps_fixed else curve.steps
-        value, low, high = quality_at(curve.band, where)
-        if np.isfinite(value):
-            cells[curve.label, steps] = Cell(curve.label, steps, value, low, high)
-    return OverSteps(where, list(cells.values()))
+def over_steps(comparison: Comparison) -> OverSteps | None:
+    """At the diversity that most curves reach, the middle of its range; a curve that does not reach it has no cell.
+
+    None where no two curves share a range.
+    """
+    curves = {
+        (curve.label, None if curve.steps_fixed else curve.steps): curve
+        for group in comparison.groups
+        for curve in group.curves
+    }
+    ends = np.array([(curve.band.diversity[0], curve.band.diversity[-1]) for curve in curves.values()])
+    edges = np.unique(ends)
+    middles = (edges[1:] + edges[:-1]) / 2
+    reached = ((ends[:, :1] <= middles) & (middles <= ends[:, 1:])).sum(0)
+    if not len(reached) or reached.max() < 2:
+        return None
+    widest = max(np.flatnonzero(reached == reached.max()), key=lambda index: edges[index + 1] - edges[index])
+    where = float(middles[widest])
+    found = {key: quality_at(curve.band, where) for key, curve in curves.items()}
+    return OverSteps(where, [Cell(*key, *values) for key, values in found.items() if np.isfinite(values[0])])

@@ -20,7 +20,7 @@ class Recurrent(nn.Module):
         self.cells = nn.GRU(trunk.width, trunk.width // 2, trunk.blocks, batch_first=True, bidirectional=True)
 
     def forward(self, vectors: Hidden, t: Times) -> Hidden:
-        with torch.backends.cudnn.flags(enabled=False):  # cuDNN gives no gradient outside of training
+        with torch.backends.cudnn.flags(enabled=self.training):  # it gives no gradient outside of training
             features: Tensor = self.cells(vectors)[0]
         return features
 

@@ -54,7 +54,7 @@ def frontiers(comparison: Comparison) -> Figure:
             panel.set_visible(False)
         for group, axes in zip(comparison.groups, panels.flat, strict=False):
             for curve in group.curves:
-                colour = COLOURS[labels.index(curve.label) % len(COLOURS)]
+                colour = _colour(curve.label, labels)
                 band = curve.band
                 axes.fill_between(band.diversity, band.low, band.high, color=colour, alpha=0.18, linewidth=0)
                 x, y = curve.values
@@ -75,6 +75,10 @@ def frontiers(comparison: Comparison) -> Figure:
         handles = dict(zip(*reversed(_legend(panels.flat)), strict=True))
         figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, frameon=False)
     return figure
+
+
+def _colour(name: str, names: Sequence[str]) -> str:
+    return COLOURS[list(names).index(name) % len(COLOURS)]
 
 
 def _legend(panels: Iterable[Axes]) -> tuple[list[Any], list[str]]:
@@ -98,7 +102,9 @@ def over_steps(summary: OverSteps, names: tuple[str, str]) -> Figure:
     """Quality at one diversity against the number of steps; who has no steps to choose is a line from side to side."""
     with matplotlib.rc_context(STYLE):
         figure, (axes,) = several(1, (6.4, 4.0))
-        for label, colour in zip(dict.fromkeys(cell.label for cell in summary.cells), COLOURS, strict=False):
+        labels = list(dict.fromkeys(cell.label for cell in summary.cells))
+        for label in labels:
+            colour = _colour(label, labels)
             cells = [cell for cell in summary.cells if cell.label == label]
             if cells[0].steps is None:
                 axes.axhline(cells[0].value, color=colour, linestyle="--", linewidth=1.4, label=label)
@@ -118,14 +124,15 @@ def over_steps(summary: OverSteps, names: tuple[str, str]) -> Figure:
 
 def over_vocabulary(runs: Sequence[OfVocabulary], quality: str, against: str) -> Figure:
     """Above, quality over that of one method at each number of steps; below, what identifiability predicts."""
-    steps = list(dict.fromkeys(count for run in runs for count in run.ratios))
+    steps = sorted({count for run in runs for count in run.ratios})
     families = list(dict.fromkeys(run.family for run in runs))
     sizes = sorted({run.vocab_size for run in runs})
     wide = max(2, len(steps))
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(max(7.0, 3.0 * wide), 6.2), layout="constrained")
         panels = figure.subplots(2, wide, squeeze=False, sharex=True)
-        for family, colour in zip(families, COLOURS, strict=False):
+        for family in families:
+            colour = _colour(family, families)
             some = sorted((run for run in runs if run.family == family), key=lambda run: run.vocab_size)
             for axes, count in zip(panels[0], steps, strict=False):
                 cells = [(run.vocab_size, *run.ratios[count]) for run in some if count in run.ratios]

@@ -1,7 +1,7 @@
 """What an experiment is: runs, sweeps over them, and what the paper claims of their frontiers. Declared in YAML."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -14,89 +14,11 @@ from candi.evaluation.card import fingerprint
 from candi.evaluation.compare import Axes
 from candi.methods import METHODS
 from candi.nets.transformer import TrunkSettings
+from candi.reproduce.declared import RUN, Claim, File, Grid, Overview, Scale, check, overview
 from candi.training.classifier import ClassifierSettings
 from candi.training.settings import TrainSettings
 
 SCALES = ("toy", "small", "paper")
-RUN = "run:"  # before the name of a run of the experiment that judges the others
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A sweep: runs x steps x temperatures x options of sampling, and of molecules x weights of guidance.
-
-    `property` is what is measured of molecules; `classifiers` says which ones guide which run; `reveals` how much they
-    tilt what is revealed; `labels` what a run that knows labels is asked for, `label_weights` how far beyond it.
-    """
-
-    title: str
-    runs: list[str] = field(default_factory=list)
-    options: dict[str, list[str]] = field(default_factory=dict)
-    steps: list[int] = field(default_factory=list)
-    temperatures: list[float] = field(default_factory=list)
-    property: str | None = None
-    classifiers: dict[str, list[str]] = field(default_factory=dict)
-    weights: list[float] = field(default_factory=list)
-    reveals: list[float] = field(default_factory=lambda: [0.0])
-    labels: dict[str, int] = field(default_factory=dict)
-    label_weights: list[float] = field(default_factory=lambda: [0.0])
-
-
-@dataclass(frozen=True)
-class Claim:
-    """At the same diversity the cost of `first` is at most 1 + margin times that of `second`; both ways if level.
-
-    Cost is a perplexity, or one over a share of valid words: see Axes.cost.
-    """
-
-    paper: str
-    sweep: str
-    first: str
-    second: str
-    margin: float = 0.0
-    level: bool = False
-    steps: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Overview:
-    """Runs that differ in their vocabulary alone, by method; each is held against that of `against` in its place."""
-
-    against: str
-    families: dict[str, list[str]]
-
-
-@dataclass(frozen=True)
-class _Scale:
-    about: str
-    runs: list[str]
-    sweeps: list[str]
-    train: dict[str, Any]
-    steps: list[int]
-    temperatures: list[float]
-    n: int
-    data: str | None = None
-    classify: dict[str, Any] = field(default_factory=dict)
-    weights: list[float] = field(default_factory=list)
-    characters: int | None = None  # of each text that are judged, where tokenizers differ
-    scorers: list[str] = field(default_factory=list)  # as candi frontier takes them, or run:NAME of this experiment
-
-
-@dataclass(frozen=True)
-class _File:
-    title: str
-    question: str
-    figure: str
-    diversity: str
-    quality: str
-    data: str
-    train: dict[str, Any]
-    runs: dict[str, Any]
-    sweeps: dict[str, Any]
-    claims: list[Any]
-    scales: dict[str, Any]
-    classifiers: dict[str, Any] = field(default_factory=dict)
-    overview: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -130,6 +52,11 @@ class Experiment:
         """With what lies elsewhere on this machine. Where it lies is no part of a plan: its content is in the cards."""
         return replace(self, tokenizer=tokenizer, scorers=scorers or self.scorers)
 
+    @property
+    def foreseen(self) -> set[str]:
+        """Runs of which identifiability is asked what it predicts: those of the overview."""
+        return set() if self.overview is None else {run for runs in self.overview.families.values() for run in runs}
+
     def grids_of(self, run: str) -> dict[str, Grid]:
         return {name: grid for name, grid in self.grids.items() if run in grid.runs}
 
@@ -142,7 +69,7 @@ class Experiment:
             raise UserError(f"{where}: {unknown('method', str(method), METHODS)}")
         options = from_json(METHODS[method], values.pop(method, {}), f"{where}, {method}")
         trunk = from_json(TrunkSettings, values.pop("model", {}), f"{where}, model")
-        fixed = {"data": data, "out": out, "model": trunk, "settings": options}
+        fixed = {"data": data, "out": out, "model": trunk, "settings": options, "devices": 1}
         return from_json(TrainSettings, {**values, **fixed}, where)
 
     def classifier(self, name: str, run: Path, data: str, out: Path) -> ClassifierSettings:
@@ -192,7 +119,7 @@ def read(source: str, scale: str) -> Experiment:
         values = _plain(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UserError(f"{path} is no YAML that can be read ({str(error).splitlines()[0]}).") from None
-    return _at_scale(path.stem, scale, from_json(_File, values, str(path)), str(path))
+    return _at_scale(path.stem, scale, from_json(File, values, str(path)), str(path))
 
 
 def _plain(value: Any, where: str) -> Any:
@@ -207,11 +134,11 @@ def _plain(value: Any, where: str) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
-def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
+def _at_scale(name: str, scale: str, file: File, where: str) -> Experiment:
     if scale not in file.scales:
         raise UserError(f"{where} has no scale {scale!r}; it has: {', '.join(file.scales)}.")
-    size = from_json(_Scale, file.scales[scale], f"{where}, scale {scale}")
-    _check(file, size, where, scale)
+    size = from_json(Scale, file.scales[scale], f"{where}, scale {scale}")
+    check(file, size, where, scale)
     for run in size.runs:
         if run not in file.runs:
             raise UserError(f"{where}, scale {scale}: {unknown('run', run, file.runs)}")
@@ -226,9 +153,6 @@ def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
             classifiers={run: names for run, names in grid.classifiers.items() if run in size.runs},
             weights=grid.weights or size.weights,
         )
-        for judge in (name for names in grids[sweep].classifiers.values() for name in names):
-            if judge not in file.classifiers:
-                raise UserError(f"{where}, sweep {sweep}: {unknown('classifier', judge, file.classifiers)}")
     for scorer in size.scorers:
         if scorer.startswith(RUN) and scorer.removeprefix(RUN) not in size.runs:
             raise UserError(f"{where}, scale {scale}: {unknown('run', scorer.removeprefix(RUN), size.runs)}")
@@ -237,7 +161,7 @@ def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
     return Experiment(
         name=name, scale=scale, title=file.title, question=file.question, figure=file.figure, about=size.about,
         axes=axes, text=file.data, data=size.data, n=size.n, grids=grids, scorers=size.scorers,
-        characters=size.characters, overview=_overview(file, where),
+        characters=size.characters, overview=overview(file, where),
         runs={run: _merged(file.train, size.train, file.runs[run]) for run in size.runs},
         classifiers={name: _merged(size.classify, values) for name, values in file.classifiers.items()},
         claims=[
@@ -246,71 +170,6 @@ def _at_scale(name: str, scale: str, file: _File, where: str) -> Experiment:
             if (claim := from_json(Claim, values, f"{where}, claim {number}")).sweep in grids
         ],
     )  # fmt: skip
-
-
-def _overview(file: _File, where: str) -> Overview | None:
-    if file.overview is None:
-        return None
-    found = from_json(Overview, file.overview, f"{where}, overview")
-    if found.against not in found.families:
-        raise UserError(f"{where}, overview: {unknown('family', found.against, found.families)}")
-    for runs in found.families.values():
-        for run in runs:
-            if run not in file.runs:
-                raise UserError(f"{where}, overview: {unknown('run', run, file.runs)}")
-        if len(runs) != len(found.families[found.against]):
-            raise UserError(
-                f"{where}, overview: every family needs as many runs as {found.against}, in the same order."
-            )
-    return found
-
-
-def _check(file: _File, size: _Scale, where: str, scale: str) -> None:
-    """Whatever can be told to be wrong before anything is trained."""
-    here = f"{where}, scale {scale}"
-    for what, table in (("run", file.runs), ("sweep", file.sweeps), ("classifier", file.classifiers)):
-        for name, values in table.items():
-            if not isinstance(values, Mapping):
-                raise UserError(f"{where}: the {what} {name} must be a table, not {values!r}.")
-    if not size.runs or not size.sweeps or not size.steps or not size.temperatures:
-        raise UserError(f"{here}: runs, sweeps, steps and temperatures must not be empty.")
-    if size.n < 2 or min(size.steps) < 1 or min(size.temperatures) <= 0:
-        raise UserError(f"{here}: a point needs at least 2 samples, 1 step and a temperature above 0.")
-    if file.quality == "perplexity" and not size.scorers:
-        raise UserError(f"{here}: perplexity needs scorers.")
-    if file.diversity == "word_entropy" and size.characters is None:
-        raise UserError(f"{here}: word_entropy needs characters, how many of each text are judged.")
-    if file.quality == "mauve":
-        raise UserError(f"{where}: mauve cannot be measured here; choose perplexity, valid_words or property.")
-    for sweep in size.sweeps:
-        if sweep not in file.sweeps:
-            raise UserError(f"{here}: {unknown('sweep', sweep, file.sweeps)}")
-    swept = set()
-    for name, values in file.sweeps.items():
-        grid = from_json(Grid, values, f"{where}, sweep {name}")
-        for run in grid.runs:
-            if run not in file.runs:
-                raise UserError(f"{where}, sweep {name}: {unknown('run', run, file.runs)}")
-        for run in grid.labels:
-            if "label" not in file.runs.get(run, {}):
-                raise UserError(f"{where}, sweep {name}: {run} is no run that knows labels; give it a label.")
-        if file.quality in ("property", "valid_molecules") and grid.property is None:
-            raise UserError(f"{where}, sweep {name}: molecules need a property to measure.")
-        swept |= set(grid.runs) if name in size.sweeps else set()
-    judges = {scorer.removeprefix(RUN) for scorer in size.scorers}
-    for run in size.runs:
-        if run in file.runs and run not in swept | judges:
-            raise UserError(f"{here}: the run {run} is in none of its sweeps; leave it out.")
-    for number, values in enumerate(file.claims, 1):
-        claim = from_json(Claim, values, f"{where}, claim {number}")
-        if claim.sweep not in file.sweeps:
-            raise UserError(f"{where}, claim {number}: {unknown('sweep', claim.sweep, file.sweeps)}")
-        runs = file.sweeps[claim.sweep]["runs"]
-        for label in (claim.first, claim.second):
-            if label.partition(" (")[0] not in runs:
-                raise UserError(f"{where}, claim {number}: {unknown('run', label, runs)}")
-        if claim.first == claim.second or claim.margin < 0:
-            raise UserError(f"{where}, claim {number}: it compares two different curves with a margin of at least 0.")
 
 
 def _merged(*tables: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from candi.evaluation.compare import Comparison
 from candi.evaluation.over_vocabulary import OfVocabulary
 from candi.report.tables import interval, table
-from candi.reproduce.experiment import Claim, Experiment
+from candi.reproduce.declared import Claim
+from candi.reproduce.experiment import Experiment
 from candi.reproduce.ledger import Ledger
+from candi.reproduce.reproduce import PREDICTED
 from candi.reproduce.verdict import findings
 
 
@@ -17,19 +19,19 @@ def overview(experiment: Experiment, found: Mapping[str, Comparison], ledger: Le
     families, against = experiment.overview.families, experiment.overview.against
     for family, runs in families.items():
         for run, rival in zip(runs, families[against], strict=True):
-            entry = ledger.find("train", run)
+            entry = ledger.find(PREDICTED, run)
             if run not in experiment.runs or entry is None:
                 continue
             shared = [name for name, grid in experiment.grids.items() if {run, rival} <= set(grid.runs)]
             claims = [Claim("", name, run, rival) for name in shared if run != rival and name in found]
             judged = [finding for claim in claims for finding in findings(claim, found[claim.sweep])]
             ratios = {one.steps: (one.value, one.low, one.high) for one in judged if math.isfinite(one.value)}
-            yield OfVocabulary(family, entry["vocab_size"], **entry["predicted"], ratios=ratios)
+            yield OfVocabulary(family, entry["vocab_size"], entry["identifiable"], entry["rank"], ratios)
 
 
 def told(runs: Sequence[OfVocabulary], quality: str, against: str) -> str:
     """A table: a row for each run."""
-    steps = list(dict.fromkeys(count for run in runs for count in run.ratios))
+    steps = sorted({count for run in runs for count in run.ratios})
     head = ["", "vocabulary", *(f"{quality} over {against}'s, {count} steps" for count in steps)]
     head += ["positions that can be told", "rank the network sees"]
     rows = []

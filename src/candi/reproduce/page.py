@@ -12,7 +12,8 @@ from candi.evaluation.pareto import front
 from candi.evaluation.table import read_lines
 from candi.files import write_text
 from candi.report.tables import caution, matched_rows, table
-from candi.reproduce.experiment import SCALES, Claim, Experiment, Grid, experiments, read
+from candi.reproduce.declared import Claim, Grid
+from candi.reproduce.experiment import SCALES, Experiment, experiments, read
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.overview import overview
 from candi.reproduce.overview import told as overview_table
@@ -109,12 +110,8 @@ def _section(experiment: Experiment, folder: Path, figures: Path) -> list[str]:
         parts += [caution(comparison.axes), *comparison.notes]
         if experiment.grids[name].property:
             parts += _guided(comparison, name, Ledger(folder / LEDGER))
-        if len(comparison.groups) > 1 and not experiment.grids[name].property:
-            plots.save(
-                plots.over_steps(over_steps(comparison), comparison.labels), stem.with_name(f"{stem.name}-steps")
-            )
-            parts += [f"![{title}, over the number of steps](figures/{stem.name}-steps.svg)"]
-        parts += _trap(comparison)
+        else:
+            parts += [*_over_steps(comparison, stem, title), *_trap(comparison)]
         parts += ["<details><summary>The same in numbers</summary>", *_matched(comparison), "</details>"]
     return parts
 
@@ -131,6 +128,14 @@ def _overview(experiment: Experiment, found: dict[str, Comparison], ledger: Ledg
         "positions that can be told, and the rank degradation that its network sees (1/2: nothing can be told).",
         overview_table(runs, quality, against),
     ]
+
+
+def _over_steps(comparison: Comparison, stem: Path, title: str) -> list[str]:
+    found = over_steps(comparison) if len(comparison.groups) > 1 else None
+    if found is None:
+        return []
+    plots.save(plots.over_steps(found, comparison.labels), stem.with_name(f"{stem.name}-steps"))
+    return [f"![{title}, over the number of steps](figures/{stem.name}-steps.svg)"]
 
 
 def _trap(comparison: Comparison) -> list[str]:
@@ -154,7 +159,8 @@ def _guided(comparison: Comparison, sweep: str, ledger: Ledger) -> list[str]:
             guidance, entry = cards[0].get("guidance") or {}, ledger.find(f"sweep {sweep}", cards[0]["run"])
             wanted = {"steps": curve.steps, "by": guidance.get("classifier")}
             times = [one["seconds"] for one in (entry or {}).get("each", []) if wanted.items() <= one.items()]
-            each = f"{1e3 * times[0]:.2f}" if times else ""
+            beside = f" ({entry['shared']} runs at once)" if entry and "shared" in entry else ""
+            each = f"{1e3 * times[0]:.2f}{beside}" if times else ""
             rows.append(
                 [curve.label, str(group.steps), ", ".join(f"{t:g}{'*' if t in ends else ''}" for t in kept), each]
             )

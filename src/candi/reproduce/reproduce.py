@@ -19,7 +19,8 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from candi.analysis.studies import prediction
+from candi.analysis.studies import check_predictable, prediction
+from candi.codebook import Codebook
 from candi.data.corpus import Corpus
 from candi.data.molecules import HAS_RDKIT
 from candi.errors import unknown
@@ -33,12 +34,15 @@ from candi.files import write_text
 from candi.loading import device_named
 from candi.machine import fresh, machine
 from candi.model import read_model
-from candi.reproduce.experiment import RUN, Experiment, Grid
+from candi.reproduce.declared import CLASSIFIERS, LOCKS, RUN, SWEEPS, Grid
+from candi.reproduce.experiment import Experiment
 from candi.reproduce.ledger import Ledger
+from candi.training import checkpoint
 from candi.training.classifier import train_classifier
 from candi.training.loop import train
 
 LEDGER = "ledger.jsonl"
+PREDICTED = "predict"  # the stage of what identifiability says
 _CHARACTERS = 50_000  # of the text that a prediction is made for
 
 
@@ -64,14 +68,17 @@ class Reproduction:
                 raise unknown("run", run, self.experiment.runs)
         device_named(self.device)
         for run in self.experiment.runs:  # a mistake in the last is told before the first is trained
-            self.experiment.settings(run, self.data, self.work / run)
+            settings = self.experiment.settings(run, self.data, self.work / run)
+            if run in self.experiment.foreseen and settings.settings is not None:
+                check_predictable(settings.settings.build(Codebook(4, 2)))
         self._measure()
         data = Corpus(self.data).fingerprint
         left = list(only or self.experiment.runs)
         if any(self._missing(run, data) for run in left):  # who judges must be there, whichever runs were asked for
             for judge in (run for run in self.experiment.runs if run in self._judges):
-                with self._lock(judge), fresh():
-                    self._train(judge, self.experiment.training_plan(judge, data))
+                if not self._trained(judge):
+                    with self._lock(judge), fresh():
+                        self._train(judge, self.experiment.training_plan(judge, data))
         while left:  # several such commands share the work: each takes a run that no other is at
             for run in list(left):
                 with suppress(Timeout), self._lock(run).acquire(timeout=0):
@@ -79,15 +86,25 @@ class Reproduction:
                     left.remove(run)
             time.sleep(bool(left))
 
-    def _lock(self, run: str) -> FileLock:
-        """Held by the command that is at a run; it is free again when that command ends, however it ends."""
-        folder = self.work / "locks"
+    def _lock(self, what: str) -> FileLock:
+        """Held by the command that is at a run or classifier; free again when that command ends, however it ends."""
+        folder = self.work / LOCKS
         folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / run)
+        return FileLock(folder / what)
 
     def _record(self, stage: str, run: str, plan: str, **values: Any) -> None:
-        with self._lock("results"):
+        with self._writing():
             self.ledger.write(stage, run, plan, **values)
+
+    def _writing(self) -> FileLock:
+        """Held while the files of the results are read and written anew."""
+        self.results.mkdir(parents=True, exist_ok=True)
+        return FileLock(self.results / ".lock")
+
+    def _trained(self, run: str) -> bool:
+        """Whether its last checkpoint is here, as far as the experiment trains."""
+        steps = self.experiment.settings(run, self.data, self.work / run).steps
+        return any(folder.name == f"step-{steps:08d}" for folder in checkpoint.found(self.work / run / "checkpoints"))
 
     @property
     def _judges(self) -> set[str]:
@@ -100,6 +117,7 @@ class Reproduction:
             return
         with fresh():
             self._train(run, self.experiment.training_plan(run, data))
+        self._predict(run, self.experiment.training_plan(run, data))
         with fresh():
             self._classify(run, names)
         for name in names:
@@ -125,24 +143,34 @@ class Reproduction:
         out = self.work / run
         settings = self.experiment.settings(run, self.data, out)
         folder = train(settings)
+        if not self._trained(run) and settings.minutes is None:  # asked to stop: the same command goes on from here
+            raise KeyboardInterrupt
+        if self.ledger.done("train", run, plan):  # when, where and how long it took was told then
+            return
         rows = list(csv.DictReader((out / "metrics.csv").open(encoding="utf-8")))
         progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
         valid = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
         self._record(
             "train", run, plan, **self._stamp(progress["seconds"]), steps=progress["step"],
             tokens=progress["step"] * settings.batch * settings.length, valid_loss=valid[-1] if valid else None,
-            settings=self.experiment.runs[run], **self._predicted(run, folder),
+            settings=self.experiment.runs[run],
         )  # fmt: skip
 
-    def _predicted(self, run: str, checkpoint: Path) -> dict[str, Any]:
+    def _predict(self, run: str, plan: str) -> None:
         """What identifiability says of a run that an overview shows."""
-        overview = self.experiment.overview
-        if overview is None or all(run not in runs for runs in overview.families.values()):
-            return {}
-        model = read_model(checkpoint)
-        piece = next(iter(Corpus(self.data).pieces()))
-        tokens = torch.as_tensor(model.tokenizer.encode(piece.text[:_CHARACTERS]))
-        return {"vocab_size": model.config.vocab_size, "predicted": prediction(model.denoiser.method, tokens)}
+        if run not in self.experiment.foreseen or self.ledger.done(PREDICTED, run, plan):
+            return
+        _say(f"{run}: what identifiability predicts")
+        start, settings = time.monotonic(), self.experiment.settings(run, self.data, self.work / run)
+        model = read_model(Contestant.of(str(self.work / run)).folder)
+        text = ""
+        for piece in Corpus(self.data, settings.text_field).pieces():
+            text += piece.text[:_CHARACTERS]
+            if len(text) >= _CHARACTERS:
+                break
+        found = prediction(model.denoiser.method, torch.as_tensor(model.tokenizer.encode(text[:_CHARACTERS])))
+        stamp = self._stamp(time.monotonic() - start)
+        self._record(PREDICTED, run, plan, **stamp, vocab_size=model.config.vocab_size, **found)
 
     def _sweep(self, run: str, name: str, plan: str) -> None:
         grid = self.experiment.grids[name]
@@ -166,7 +194,7 @@ class Reproduction:
         options = {name: values for name, values in grid.options.items() if name in method.options}
         return [
             SweepSettings(
-                runs=[str(self.work / run)], out=self.work / "sweeps" / run, steps=grid.steps,
+                runs=[str(self.work / run)], out=self.work / SWEEPS / run, steps=grid.steps,
                 temperatures=grid.temperatures, options=options, n=self.experiment.n, device=self.device,
                 words=self.data if "words" in axes.diversity + axes.quality else None,
                 molecules=grid.property if HAS_RDKIT else None, scorers=self._scorers(),
@@ -179,7 +207,7 @@ class Reproduction:
         """By its own label, by each classifier with each tilt of what is revealed, or not at all."""
         if run in grid.labels:
             return [{"label": grid.labels[run], "weights": grid.label_weights}]
-        judges = [str(self.work / "classifiers" / judge) for judge in grid.classifiers.get(run, [])]
+        judges = [str(self.work / CLASSIFIERS / judge) for judge in grid.classifiers.get(run, [])]
         return [
             {"classifiers": [judge], "weights": grid.weights, "reveal": reveal}
             for judge in judges
@@ -195,7 +223,7 @@ class Reproduction:
         """The points of a run in the place of those it had before."""
         file = self.results / f"{name}.jsonl"
         order = list(self.experiment.runs)
-        with self._lock("results"):
+        with self._writing():
             others = [line for line in read_lines(file) if line["card"]["run"] != run] if file.exists() else []
             kept = [*others, *(self._slim(line) for line in lines)]
             write_lines(file, sorted(kept, key=lambda line: _place(order, line)))
@@ -207,28 +235,35 @@ class Reproduction:
 
     def _measure(self) -> None:
         """What was set aside, here where there is RDKit."""
-        for name, grid in self.experiment.grids.items():
-            for run in grid.runs:
-                file = self.results / f"{name}.{run}.samples.jsonl"
-                entry = self.ledger.find(f"samples {name}", run)
-                if not file.exists() or entry is None or not HAS_RDKIT:
-                    continue
-                _say(f"{run}: measuring what was made elsewhere, {grid.title}")
-                samples = [Samples(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
-                lines = [measured(Point.of(one.card), one, {}, measured_property=grid.property) for one in samples]
-                self._keep(run, name, lines)
-                done = {key: value for key, value in entry.items() if key not in ("stage", "run", "plan")}
-                self._record(f"sweep {name}", run, entry["plan"], **done)
-                file.unlink()
+        for name, grid in self.experiment.grids.items() if HAS_RDKIT else ():
+            for run in (run for run in grid.runs if (self.results / f"{name}.{run}.samples.jsonl").exists()):
+                with self._lock(run):
+                    self._measure_run(run, name, grid)
+
+    def _measure_run(self, run: str, name: str, grid: Grid) -> None:
+        file = self.results / f"{name}.{run}.samples.jsonl"
+        entry = self.ledger.find(f"samples {name}", run)
+        if not file.exists() or entry is None:
+            return
+        _say(f"{run}: measuring what was made elsewhere, {grid.title}")
+        samples = [Samples(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+        lines = [measured(Point.of(one.card), one, {}, measured_property=grid.property) for one in samples]
+        self._keep(run, name, lines)
+        done = {key: value for key, value in entry.items() if key not in ("stage", "run", "plan")}
+        self._record(f"sweep {name}", run, entry["plan"], **done)
+        file.unlink()
 
     def _classify(self, run: str, names: Sequence[str]) -> None:
         """The classifiers that guide a run in its sweeps."""
         judges = [judge for name in names for judge in self.experiment.grids[name].classifiers.get(run, [])]
         for judge in dict.fromkeys(judges):
             _say(f"{run}: training the classifier {judge}")
-            train_classifier(
-                self.experiment.classifier(judge, self.work / run, self.data, self.work / "classifiers" / judge)
-            )
+            out = self.work / CLASSIFIERS / judge
+            settings = self.experiment.classifier(judge, self.work / run, self.data, out)
+            with self._lock(f"{CLASSIFIERS} {judge}"):
+                folder = train_classifier(settings)
+            if folder.name != f"step-{settings.steps:08d}":  # asked to stop
+                raise KeyboardInterrupt
 
     def _slim(self, line: Line) -> Line:
         """A point with those columns that the bands of the figure are made of."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from candi.evaluation.compare import Axes, Comparison, Group, Pair
-from candi.reproduce.experiment import Claim
+from candi.reproduce.declared import Claim
 
 AGREES, DISAGREES, OPEN, MISSING = "agrees", "disagrees", "not settled", "not measured"
 

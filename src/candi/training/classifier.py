@@ -89,6 +89,8 @@ class ClassifierSettings:
             raise UserError(f"--valid_fraction must be in (0, 1), not {self.valid_fraction}.")
         if self.kind not in READERS:
             raise unknown("kind of classifier", self.kind, READERS)
+        if self.noisy and self.kind != "transformer":
+            raise UserError(f"A classifier that is {self.kind} knows no time and cannot read noise; leave out --kind.")
 
 
 @dataclass(frozen=True)
