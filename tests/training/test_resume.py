@@ -1,5 +1,6 @@
 """Killed at any moment and started again, a run ends with the same weights, bit for bit."""
 
+import json
 import random
 import signal
 import time
@@ -171,6 +172,19 @@ def test_another_run_is_not_written_into_the_same_folder(tmp_path, change):
     with pytest.raises(UserError, match=f"another run \\({field} was"):
         train_here(out, steps=10, **change)
     assert (out / "run.json").read_bytes() == record
+
+
+def test_a_run_that_was_begun_before_a_setting_existed_goes_on(tmp_path):
+    out = tmp_path / "run"
+    train_here(out, steps=10)
+    record = json.loads((out / "run.json").read_text())
+    for table, name in ((record["settings"], "weight_decay"), (record["settings"]["model"], "convolution"),
+                        (record["settings"]["candi"], "order")):  # fmt: skip
+        del table[name]
+    (out / "run.json").write_text(json.dumps(record))
+    train_here(out, steps=20)
+    with pytest.raises(UserError, match=r"another run \(candi.order was 'random' and is now 'confidence'\)"):
+        train_here(out, candi__order="confidence")
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", '{"settings": 3, "data": ""}', "{"])

@@ -153,10 +153,14 @@ class TrainSettings:
         """Fields that make this another run than `earlier` (a `to_json`)."""
         defaults = {f.name: f.default for f in dataclasses.fields(self) if f.default is not dataclasses.MISSING}
         defaults.pop("settings")  # stand under the method's name
+        defaults |= {
+            "model": dataclasses.asdict(TrunkSettings()),
+            self.method: dataclasses.asdict(METHODS[self.method]()),
+        }
         now = _flat({k: v for k, v in self.to_json().items() if k not in _FREE})
-        then = _flat(
-            {k: v for k, v in (defaults | earlier).items() if k not in _FREE}
-        )  # begun before a setting existed
+        # a run may have been begun before a setting existed
+        then = _flat(defaults) | _flat(earlier)
+        then = {name: value for name, value in then.items() if name.partition(".")[0] not in _FREE}
         return [
             f"{name} was {then.get(name)!r} and is now {now.get(name)!r}"
             for name in sorted(now.keys() | then.keys())
