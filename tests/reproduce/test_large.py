@@ -1,6 +1,5 @@
 """The experiment of a large vocabulary at toy scale: judged by a run of its own."""
 
-import json
 import subprocess
 import sys
 
@@ -12,15 +11,24 @@ from candi.evaluation.compare import Axes, compare
 from candi.evaluation.over_vocabulary import OfVocabulary
 from candi.evaluation.table import read_lines
 from candi.reproduce.experiment import read
+from candi.reproduce.ledger import Ledger
 from candi.reproduce.overview import told
 from candi.reproduce.page import write
 
 pytestmark = pytest.mark.usefixtures("cache")
 
 
-def test_a_run_judges_the_others_and_paths_are_swept(tmp_path, capsys):
-    main(["reproduce", "large", "--scale", "toy", "--out", str(tmp_path / "w"), "--results", str(tmp_path / "r"),
-          "--device", "cpu"])  # fmt: skip
+def _flags(folder):
+    return ["reproduce", "large", "--scale", "toy", "--out", str(folder / "w"), "--results", str(folder / "r"),
+            "--device", "cpu"]  # fmt: skip
+
+
+def test_a_run_judges_paths_are_swept_and_commands_share_the_work(tmp_path, capsys):
+    """Two commands, each with something to do: the judge is trained once, and so is every other run."""
+    command = [sys.executable, "-m", "candi", *_flags(tmp_path), "--shared", "2"]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [one.communicate(timeout=600)[1] for one in both]
+    assert [one.returncode for one in both] == [0, 0], told
     results = tmp_path / "r" / "large-toy"
     lines = read_lines(results / "methods.jsonl")
     assert {line["card"]["scorer"]["scorer"] for line in lines} == {"ar"}
@@ -28,8 +36,17 @@ def test_a_run_judges_the_others_and_paths_are_swept(tmp_path, capsys):
     assert all(set(line["columns"]) == {"entropy", "nats", "tokens"} for line in lines)
     paths = {line["card"]["options"].get("path") for line in read_lines(results / "path.jsonl")}
     assert paths == {None, "diagonal", "early", "late"}
-    told = capsys.readouterr().out
-    assert "perplexity of candi-free (early) / candi-free (diagonal) (ahead): 2 steps:" in told
+    ledger = Ledger(results / "ledger.jsonl").entries()
+    trained = [entry["run"] for entry in ledger if entry["stage"] == "train"]
+    assert sorted(trained) == ["ar", "candi", "candi-free", "mdlm"]
+    assert all(entry["shared"] == 2 for entry in ledger)
+    assert all(any(f"{run}: training" in text for run in trained) for text in told)
+    assert all(sum(f"{run}: training" in text for text in told) == 1 for run in trained if run != "ar")
+    before = {path.name: path.read_text() for path in results.glob("*.jsonl")}
+    capsys.readouterr()
+    main(_flags(tmp_path))  # one alone finds nothing left to do
+    assert {path.name: path.read_text() for path in results.glob("*.jsonl")} == before
+    assert "perplexity of candi-free (early) / candi-free (diagonal) (ahead): 2 steps:" in capsys.readouterr().out
 
 
 def test_texts_of_different_tokenizers_are_judged_alike(tmp_path, capfd):
@@ -54,22 +71,6 @@ def test_texts_of_different_tokenizers_are_judged_alike(tmp_path, capfd):
     main(["reproduce", "vocabulary", "--scale", "toy", "--out", str(tmp_path / "elsewhere"), "--results",
           str(tmp_path / "r"), "--device", "cpu"])  # fmt: skip
     assert capfd.readouterr().err.count("done before") == 5  # the judge too has nothing left to do
-
-
-def test_commands_share_the_work_behind_one_judge(tmp_path):
-    """The judge is trained once, while the other command waits for it; nobody waits for its sweep."""
-    command = [sys.executable, "-m", "candi", "reproduce", "large", "--scale", "toy", "--out", str(tmp_path / "w"),
-               "--results", str(tmp_path / "r"), "--device", "cpu", "--shared", "2"]  # fmt: skip
-    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [one.communicate(timeout=600)[1] for one in both]
-    assert [one.returncode for one in both] == [0, 0], told
-    ledger = [json.loads(line) for line in (tmp_path / "r" / "large-toy" / "ledger.jsonl").read_text().splitlines()]
-    assert sorted(entry["run"] for entry in ledger if entry["stage"] == "train") == [
-        "ar",
-        "candi",
-        "candi-free",
-        "mdlm",
-    ]
 
 
 def test_what_lies_elsewhere_is_said_on_the_command_line(tmp_path):

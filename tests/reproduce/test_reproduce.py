@@ -249,24 +249,3 @@ def test_the_page_is_made_of_the_results_alone(whole, tmp_path):
     assert "| not measured |" in first  # one-hot diffusion is no part of the toy
     entry = json.loads((whole / "results" / "text8-toy" / "ledger.jsonl").read_text().splitlines()[0])
     assert f"{entry['valid_loss']:.3f}" in first
-
-
-def test_two_commands_share_the_work_and_neither_does_it_twice(whole, tmp_path):
-    """Both end with all points, each run trained once."""
-    command = [sys.executable, "-m", "candi", *_flags(tmp_path, "--shared", "2")]
-    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [one.communicate(timeout=600)[1] for one in both]
-    assert [one.returncode for one in both] == [0, 0]
-    folder, again = tmp_path / "results" / "text8-toy", whole / "results" / "text8-toy"
-    ledger = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
-    trained = [entry["run"] for entry in ledger if entry["stage"] == "train"]
-    assert sorted(trained) == ["ar", "candi", "candi-sqrt", "mdlm"]
-    assert all(entry["shared"] == 2 for entry in ledger)
-    for run in trained:
-        assert sum(f"{run}: training" in text for text in told) == 1
-    assert all(any(f"{run}: training" in text for run in trained) for text in told)  # both had something to do
-    for name in SWEEPS:
-        mine, theirs = (
-            {line["key"]: line["measures"] for line in read_lines(f / f"{name}.jsonl")} for f in (folder, again)
-        )
-        assert mine == theirs
