@@ -29,7 +29,7 @@ def tab(shelf: Shelf) -> None:
     if not names:
         gr.Markdown(_ABSENT)
         return
-    judges = [_NOBODY, *(judge.label for judge in shelf.judges(names[0]))]
+    judges, advice = [_NOBODY, *(judge.label for judge in shelf.judges(names[0]))], shelf.model(names[0]).recommended
     with gr.Row():
         with gr.Column(scale=1, min_width=280):
             model = gr.Dropdown(names, value=names[0], label="Model", info="What the page was started with.")
@@ -42,8 +42,9 @@ def tab(shelf: Shelf) -> None:
             wanted = gr.Radio(["more", "less"], value="more", label="Wanted", info="More or less of the property.")
             weight = gr.Slider(0, 40, 10, step=0.5, label="Guidance weight", info="How much the classifier counts.")
             measured = gr.Dropdown(list(PROPERTIES), value="qed", label="Property", info="What is measured and shown.")
-            steps = gr.Slider(1, STEPS, 32, step=1, label="Steps", info="Evaluations of the network.")
-            temperature = gr.Slider(0.1, 1.5, 0.7, step=0.05, label="Temperature", info="Below 1 is safer.")
+            steps = gr.Slider(1, STEPS, advice["steps"], step=1, label="Steps", info="Evaluations of the network.")
+            temperature = gr.Slider(0.1, 1.5, advice["temperature"], step=0.05, label="Temperature",
+                                    info="Below 1 is safer.")  # fmt: skip
             count = gr.Slider(4, MOLECULES, 32, step=4, label="Samples", info="Those that are molecules are drawn.")
             seed = gr.Number(0, precision=0, label="Seed", info="The same seed makes the same molecules again.")
         with gr.Column(scale=2, min_width=320):
@@ -59,10 +60,14 @@ def tab(shelf: Shelf) -> None:
 
     make.click(run, inputs, [shown, made], concurrency_id="model", api_visibility="private")
     least.change(_shown, [made, least, measured], shown, show_progress="hidden", api_visibility="private")
-    model.change(
-        lambda name: gr.Dropdown(choices=[_NOBODY, *(one.label for one in shelf.judges(name))], value=_NOBODY),
-        model, judge, api_visibility="private",
-    )  # fmt: skip
+    model.change(lambda name: _chosen(shelf, name), model, [judge, steps, temperature], api_visibility="private")
+
+
+def _chosen(shelf: Shelf, name: str) -> list[Any]:
+    """Another model has other classifiers, and recommends other settings."""
+    judges, advice = [_NOBODY, *(one.label for one in shelf.judges(name))], shelf.model(name).recommended
+    return [gr.Dropdown(choices=judges, value=_NOBODY), gr.Slider(value=advice["steps"]),
+            gr.Slider(value=advice["temperature"])]  # fmt: skip
 
 
 def _make(shelf: Shelf, name: Any, judge: Any, wanted: Any, weight: Any, measured: Any, steps: Any, temperature: Any,

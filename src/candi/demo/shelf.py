@@ -11,7 +11,7 @@ from typing import Any
 from candi.errors import UserError
 from candi.loading import load
 from candi.model import Model
-from candi.shipped import shipped
+from candi.shipped import CLASSIFIERS, shipped
 from candi.training.classifier import check_classifier, load_classifier
 
 LENGTH, STEPS, MOLECULES = 1024, 256, 64  # the most that a visitor may ask for
@@ -61,9 +61,11 @@ class Shelf:
         return [name for name in self.sources if self.model(name).tokenizer.pad is not None]
 
     def judges(self, name: str) -> list[Judge]:
-        """The classifiers that read what a model writes."""
+        """The classifiers that read what a model writes: those that came with it, those the page was started with."""
         model, found = self.model(name), []
-        for folder in self.classifiers:
+        packed = Path(self.sources[name]).expanduser() / CLASSIFIERS
+        came = sorted(str(folder) for folder in packed.iterdir()) if packed.is_dir() else []
+        for folder in (*came, *self.classifiers):
             _, config = load_classifier(folder, model.device)
             try:
                 fingerprint = model.tokenizer.fingerprint

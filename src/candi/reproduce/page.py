@@ -36,9 +36,15 @@ stands behind every curve, so an interval says nothing about other seeds of trai
 def write(results: Path, docs: Path) -> Path:
     """The page, and a figure for every sweep."""
     page = docs / "results.md"
-    parts = [_HEAD]
+    short, parts = [], []
     for folder, experiment in _found(results):
-        parts += _section(experiment, folder, docs / "figures")
+        found = comparisons(experiment, folder)
+        claims = judged(experiment, found)
+        short += [[claim, _title(experiment), outcome] for claim, _, outcome in claims if outcome != MISSING]
+        parts += _section(experiment, folder, docs / "figures", found, claims)
+    if short:
+        parts = ["## In short", table(["the paper says", "tried in", "verdict"], short), *parts]
+    parts = [_HEAD, *parts]
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, "\n\n".join(parts) + "\n")
     return page
@@ -90,14 +96,19 @@ def _found(results: Path) -> Iterator[tuple[Path, Experiment]]:
                 yield folder, read(name, scale)
 
 
-def _section(experiment: Experiment, folder: Path, figures: Path) -> list[str]:
-    found = comparisons(experiment, folder)
+def _title(experiment: Experiment) -> str:
+    return f"{experiment.title} ({experiment.scale} scale)"
+
+
+def _section(
+    experiment: Experiment, folder: Path, figures: Path, found: dict[str, Comparison], claims: list[list[str]]
+) -> list[str]:
     data = "" if experiment.data else " --data FILE"
     parts = [
-        f"## {experiment.title} ({experiment.scale} scale)",
+        f"## {_title(experiment)}",
         f"{experiment.question} {experiment.about} Data: {experiment.text}. In the paper: figure {experiment.figure}.",
         f"    candi reproduce {experiment.name} --scale {experiment.scale}{data}",
-        table(["the paper says", "measured", "verdict"], judged(experiment, found)),
+        table(["the paper says", "measured", "verdict"], claims),
         _trained(experiment, Ledger(folder / LEDGER)),
     ]
     if experiment.overview is not None and found:
