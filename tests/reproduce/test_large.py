@@ -7,9 +7,10 @@ import pytest
 
 from candi import plots
 from candi.cli import main
+from candi.errors import UserError
 from candi.evaluation.compare import Axes, compare
 from candi.evaluation.over_vocabulary import OfVocabulary
-from candi.evaluation.table import read_lines
+from candi.evaluation.table import read_lines, write_lines
 from candi.reproduce.experiment import read
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.overview import told
@@ -31,22 +32,31 @@ def test_a_run_judges_paths_are_swept_and_commands_share_the_work(tmp_path, caps
     assert [one.returncode for one in both] == [0, 0], told
     results = tmp_path / "r" / "large-toy"
     lines = read_lines(results / "methods.jsonl")
-    assert {line["card"]["scorer"]["scorer"] for line in lines} == {"ar"}
+    assert {line["card"]["scorer"]["scorer"] for line in lines} == {"judge"}
     assert all(line["measures"]["perplexity"] > 1 for line in lines)
     assert all(set(line["columns"]) == {"entropy", "nats", "tokens"} for line in lines)
     paths = {line["card"]["options"].get("path") for line in read_lines(results / "path.jsonl")}
     assert paths == {None, "diagonal", "early", "late"}
     ledger = Ledger(results / "ledger.jsonl").entries()
     trained = [entry["run"] for entry in ledger if entry["stage"] == "train"]
-    assert sorted(trained) == ["ar", "candi", "candi-free", "mdlm"]
+    assert sorted(trained) == ["ar", "candi", "candi-free", "judge", "mdlm"]
     assert all(entry["shared"] == 2 for entry in ledger)
-    assert all(any(f"{run}: training" in text for run in trained) for text in told)
-    assert all(sum(f"{run}: training" in text for text in told) == 1 for run in trained if run != "ar")
+    assert all(sum(f"{run}: training" in text for text in told) == 1 for run in trained)
+    others = [run for run in trained if run != "judge"]
+    assert all(any(f"{run}: training" in text for run in others) for text in told)  # both had something to do
     before = {path.name: path.read_text() for path in results.glob("*.jsonl")}
     capsys.readouterr()
     main(_flags(tmp_path))  # one alone finds nothing left to do
     assert {path.name: path.read_text() for path in results.glob("*.jsonl")} == before
     assert "perplexity of candi-free (early) / candi-free (diagonal) (ahead): 2 steps:" in capsys.readouterr().out
+    # on another machine, with nothing but the results: the same judge, so that points can be compared
+    kept = [line for line in lines if line["card"]["run"] != "mdlm"]
+    write_lines(results / "methods.jsonl", kept)
+    main([*_flags(tmp_path)[:5], str(tmp_path / "elsewhere"), *_flags(tmp_path)[6:]])
+    assert [path.parent.name for path in (tmp_path / "elsewhere").glob("*/run.json")] == ["mdlm"]
+    again = read_lines(results / "methods.jsonl")
+    assert len({line["card"]["scorer"]["content"] for line in again}) == 1
+    assert [line["measures"] for line in again] == [line["measures"] for line in lines]
 
 
 def test_texts_of_different_tokenizers_are_judged_alike(tmp_path, capfd):
@@ -76,10 +86,13 @@ def test_texts_of_different_tokenizers_are_judged_alike(tmp_path, capfd):
 def test_what_lies_elsewhere_is_said_on_the_command_line(tmp_path):
     small = read("large", "small").adapted("/data/gpt2", ["/data/judge.gguf"])
     assert small.settings("candi", "pydoc", tmp_path).tokenizer == "/data/gpt2"
+    assert small.settings("judge", "pydoc", tmp_path).tokenizer == "bpe:257"  # its own
+    with pytest.raises(UserError, match="no run 'nope'"):
+        small.adapted(None, ["run:nope"])
     assert small.scorers == ["/data/judge.gguf"]
     other = read("large", "small").adapted("/elsewhere/gpt2", ["/elsewhere/judge.gguf"])
     assert small.sweep_plan("candi", "methods", "x") == other.sweep_plan("candi", "methods", "x")
-    assert read("large", "small").adapted(None, ()).scorers == ["smollm2", "run:ar"]
+    assert read("large", "small").adapted(None, ()).scorers == ["smollm2", "run:judge"]
 
 
 def test_the_overview_shows_every_family_at_every_vocabulary():

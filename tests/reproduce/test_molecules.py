@@ -10,7 +10,8 @@ from candi.data.corpus import Corpus
 from candi.data.labels import Label
 from candi.evaluation.compare import Axes, compare
 from candi.evaluation.table import read_lines
-from candi.reproduce import reproduce
+from candi.reproduce import reproduce, results
+from candi.reproduce.experiment import read
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.page import write
 
@@ -68,27 +69,36 @@ def test_classifiers_of_every_kind_and_none_guide_the_same_way(whole, tmp_path):
     assert "temperatures on its frontier" in page
 
 
-def test_what_is_made_without_rdkit_is_measured_where_there_is_some(whole, data, tmp_path, monkeypatch):
+def test_what_is_made_without_rdkit_is_measured_where_there_is_some(whole, data, tmp_path, monkeypatch, capfd):
     """The same points, whether they were measured at once or set aside first."""
-    monkeypatch.setattr(reproduce, "HAS_RDKIT", False)
-    with pytest.raises(SystemExit):  # nothing can be compared yet, and the command says so
-        _reproduce(tmp_path, data)
-    results = tmp_path / "results" / "molecules-toy"
-    aside = sorted(path.name for path in results.glob("*.samples.jsonl"))
+    for module in (reproduce, results):
+        monkeypatch.setattr(module, "HAS_RDKIT", False)
+    folder = _reproduce(tmp_path, data)  # nothing can be compared yet, and the command says so
+    told = capfd.readouterr()
+    assert "Set aside until the same command is run where there is RDKit: kinds-qed.candi-qed.samples.jsonl" in told.err
+    assert told.out.count("not measured: ") == told.out.count("\n") > 2
+    aside = sorted(path.name for path in folder.glob("*.samples.jsonl"))
     assert aside == [
         "kinds-qed.candi-qed.samples.jsonl", "kinds-qed.candi.samples.jsonl", "qed.candi.samples.jsonl",
         "qed.mdlm.samples.jsonl", "tilted-qed.candi.samples.jsonl",
     ]  # fmt: skip
-    assert not (results / "qed.jsonl").exists()
-    monkeypatch.setattr(reproduce, "HAS_RDKIT", True)
+    assert not (folder / "qed.jsonl").exists()
+    for module in (reproduce, results):
+        monkeypatch.setattr(module, "HAS_RDKIT", True)
     _reproduce(tmp_path, data)
-    assert not list(results.glob("*.samples.jsonl"))
+    assert not list(folder.glob("*.samples.jsonl"))
     for name in ("qed", "tilted-qed", "kinds-qed"):
         mine, theirs = (
-            {line["key"]: line["measures"] for line in read_lines(f / f"{name}.jsonl")} for f in (results, whole)
+            {line["key"]: line["measures"] for line in read_lines(f / f"{name}.jsonl")} for f in (folder, whole)
         )
         assert mine == theirs
-    assert Ledger(results / "ledger.jsonl").find("sweep qed", "mdlm")["points"] == 4
+    assert Ledger(folder / "ledger.jsonl").find("sweep qed", "mdlm")["points"] == 4
+
+
+def test_classifiers_read_their_data_as_the_run_does(tmp_path):
+    made = read("molecules", "small").classifier("qed-bag", "candi", tmp_path, "qm9", tmp_path / "c")
+    assert made.skip_bad
+    assert made.kind == "bag"
 
 
 def test_a_column_of_the_table_goes_before_rdkit(tmp_path):

@@ -8,15 +8,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
 
 from candi.cli import main
+from candi.errors import UserError
 from candi.evaluation.table import read_lines
+from candi.reproduce import reproduce
 from candi.reproduce.experiment import SCALES, experiments, read
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.page import write
+from candi.training import loop
 
 pytestmark = pytest.mark.usefixtures("cache")
 SWEEPS = ("methods", "inference", "solver", "path")
@@ -158,6 +163,11 @@ def test_a_file_of_one_s_own_and_a_changed_plan(mine, tmp_path, capfd):
     main(["reproduce", path, *flags])
     assert "done before" not in capfd.readouterr().err
     assert {line["card"]["temperature"] for line in read_lines(results)} == {0.5}
+    values["scales"]["toy"]["train"] |= {"steps": 5}
+    mine()
+    with pytest.raises(SystemExit):
+        main(["reproduce", path, *flags])
+    assert "was trained for 10 steps, more than the 5 of the experiment" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -190,6 +200,9 @@ def test_a_file_of_one_s_own_and_a_changed_plan(mine, tmp_path, capfd):
         ({"overview": {"against": "ar", "families": {"mdlm": ["mdlm"]}}}, "no family 'ar'"),
         ({"overview": {"against": "mdlm", "families": {"mdlm": ["nope"]}}}, "no run 'nope'"),
         ({"overview": {"against": "a", "families": {"a": ["mdlm"], "b": []}}}, "as many runs as a"),
+        ({"sweeps": {"methods": METHODS | {"options": {"order": ["rising"]}}}}, "no order 'rising'"),
+        ({"sweeps": {"methods": METHODS | {"property": "beauty"}}}, "no property 'beauty'"),
+        ({"sweeps": {"ledger": METHODS, "methods": METHODS}}, "cannot be called 'ledger'"),
         (
             {"runs": {"mdlm": {"method": "udlm"}}, "overview": {"against": "a", "families": {"a": ["mdlm"]}}},
             "predicts nothing of UDLM",
@@ -204,6 +217,38 @@ def test_a_file_with_a_mistake_is_refused_in_a_sentence(mine, tmp_path, capsys, 
     assert exit.value.code == 2
     assert complaint in told
     assert told.count("\n") <= 2  # the sentence, and at most a line that training begins
+
+
+def test_what_does_not_decide_the_weights_is_no_part_of_a_plan():
+    experiment = read("text8", "toy")
+    plans = [
+        replace(experiment, runs={"mdlm": {**experiment.runs["mdlm"], **change}}).training_plan("mdlm", "data")
+        for change in ({}, {"checkpoint_every": 3, "micro_batch": 2, "compile": True}, {"steps": 50}, {"seed": 1})
+    ]
+    assert plans[0] == plans[1]
+    assert len(set(plans)) == 3
+
+
+def test_a_run_that_fails_does_not_stop_the_others(mine, tmp_path, capsys, monkeypatch):
+    path, _ = mine({
+        "runs": {"first": {"method": "mdlm"}, "second": {"method": "ar"}},
+        "sweeps": {"methods": {"title": "two", "runs": ["first", "second"]}},
+    })  # fmt: skip
+    text = yaml.safe_load(Path(path).read_text())
+    text["scales"]["toy"]["runs"] = ["first", "second"]
+    Path(path).write_text(yaml.dump(text))
+
+    def train(settings):
+        if settings.out.name == "first":
+            raise UserError("The loss is not finite.")
+        return loop.train(settings)
+
+    monkeypatch.setattr(reproduce, "train", train)
+    with pytest.raises(SystemExit) as stopped:
+        main(["reproduce", path, *_flags(tmp_path)[2:]])
+    assert stopped.value.code == 2
+    assert "candi: first: The loss is not finite." in capsys.readouterr().err
+    assert Ledger(tmp_path / "results" / "mine-toy" / "ledger.jsonl").find("sweep methods", "second")["points"] > 0
 
 
 @pytest.mark.parametrize(

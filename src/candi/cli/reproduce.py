@@ -43,5 +43,7 @@ def run(arguments: Sequence[str]) -> None:
             plots.save(plots.frontiers(comparison), work / name)
     except OSError as error:
         raise UserError(f"Reading or writing failed ({error}); mend that and run the same command again.") from None
+    if waiting := sorted(path.name for path in results.glob("*.samples.jsonl")):
+        print(f"Set aside until the same command is run where there is RDKit: {', '.join(waiting)}.", file=sys.stderr)
     print(*told(experiment, results), sep="\n")
     print(f"Points are in {results}, figures in {work}.", file=sys.stderr)

@@ -21,6 +21,7 @@ from candi.files import sha256
 from candi.loading import find, load
 from candi.model import WEIGHTS, Model
 from candi.rng import Rng
+from candi.shipped import CARD
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def content(source: str) -> str | None:
 
 def _is_run(source: str) -> bool:
     path = Path(source).expanduser()
-    return path.is_dir() and ((path / "run.json").exists() or (path / "checkpoints").exists())
+    return path.is_dir() and any((path / name).exists() for name in ("run.json", "checkpoints", CARD))
 
 
 def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, batch: int = 8) -> Scorer:

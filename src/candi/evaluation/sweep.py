@@ -90,6 +90,9 @@ class SweepSettings:
             need_rdkit("Measuring molecules")
             if self.molecules not in PROPERTIES:
                 raise unknown("property", self.molecules, PROPERTIES)
+        named = [Path(scorer).name for scorer in self.scorers]
+        if len(set(named)) < len(named):
+            raise UserError(f"Two scorers have the same name ({', '.join(named)}); rename one of them.")
         if self.mauve is not None and not self.scorers:
             raise UserError("--mauve needs a --scorer, whose features it compares.")
         if self.workers is not None and self.workers < 1:

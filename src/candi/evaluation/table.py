@@ -47,7 +47,7 @@ def measured(
         columns["word_entropy"] = [word_entropy(text) if text.split() else 0.0 for text in samples.texts]
         values["word_entropy"] = MEASURES["word_entropy"].of(columns)
     for index, (name, score) in enumerate(scores.items()):
-        mark = f":{name}" if index else ""
+        mark = f":{Path(name).name}" if index else ""
         columns |= {f"nats{mark}": score["nats"], f"tokens{mark}": score["tokens"]}
         values[f"perplexity{mark}"] = MEASURES["perplexity"].of({"nats": score["nats"], "tokens": score["tokens"]})
     if known is not None:

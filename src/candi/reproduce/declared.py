@@ -9,6 +9,8 @@ from candi.errors import UserError, unknown
 
 RUN = "run:"  # before the name of a run of the experiment that judges the others
 CLASSIFIERS, SWEEPS, LOCKS = "classifiers", "sweeps", "locks"  # folders beside those of the runs
+LEDGER, JUDGES = "ledger", "judges"  # beside the points of the sweeps
+PREDICTED, JUDGE = "predict", "judge"  # stages: what identifiability says, and a judge packed
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Scale:
     temperatures: list[float]
     n: int
     data: str | None = None
+    changes: dict[str, Any] = field(default_factory=dict)  # of single runs at this scale
     classify: dict[str, Any] = field(default_factory=dict)
     weights: list[float] = field(default_factory=list)
     characters: int | None = None  # of each text that are judged, where tokenizers differ
@@ -96,13 +99,22 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
         for name, values in table.items():
             if not isinstance(values, Mapping):
                 raise UserError(f"{where}: the {what} {name} must be a table, not {values!r}.")
+    for what, table, taken in (
+        ("run", file.runs, (CLASSIFIERS, SWEEPS, LOCKS)),
+        ("sweep", file.sweeps, (LEDGER,)),
+        ("classifier", file.classifiers, ()),
+    ):
+        for name in table:
+            if name in taken or "/" in name:
+                raise UserError(f"{where}: a {what} cannot be called {name!r}; choose another name.")
     for run, values in file.runs.items():
-        if run in (CLASSIFIERS, SWEEPS, LOCKS) or "/" in run:
-            raise UserError(f"{where}: a run cannot be called {run!r}; choose another name.")
         if values.get("devices", 1) != 1 or values.get("nodes", 1) != 1:
             raise UserError(
                 f"{where}, {run}: a run uses one device; begin the command once for each, which shares the work."
             )
+    for run, values in size.changes.items():
+        if run not in file.runs or not isinstance(values, Mapping):
+            raise UserError(f"{here}: changes holds tables of settings by run; {run} is none.")
     if not size.runs or not size.sweeps or not size.steps or not size.temperatures:
         raise UserError(f"{here}: runs, sweeps, steps and temperatures must not be empty.")
     if size.n < 2 or min(size.steps) < 1 or min(size.temperatures) <= 0:
@@ -134,7 +146,7 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
         claim = from_json(Claim, values, f"{where}, claim {number}")
         if claim.sweep not in file.sweeps:
             raise UserError(f"{where}, claim {number}: {unknown('sweep', claim.sweep, file.sweeps)}")
-        runs = file.sweeps[claim.sweep]["runs"]
+        runs = from_json(Grid, file.sweeps[claim.sweep], f"{where}, sweep {claim.sweep}").runs
         for label in (claim.first, claim.second):
             if label.partition(" (")[0] not in runs:
                 raise UserError(f"{where}, claim {number}: {unknown('run', label, runs)}")
@@ -150,8 +162,8 @@ def _check_guides(file: File, size: Scale, grid: Grid, where: str) -> None:
             raise UserError(f"{where}: {run} can be asked for the label 1 alone, not for {wanted}.")
         if run in grid.classifiers:
             raise UserError(f"{where}: {run} is guided by its label or by classifiers, not by both.")
-        if not grid.label_weights:
-            raise UserError(f"{where}: label_weights must not be empty.")
+        if not grid.label_weights or min(grid.label_weights) < -1:
+            raise UserError(f"{where}: label_weights must be some numbers of at least -1.")
     for run, judges in grid.classifiers.items():
         if run not in grid.runs:
             raise UserError(f"{where}: {unknown('run', run, grid.runs)}")

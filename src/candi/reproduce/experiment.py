@@ -16,7 +16,7 @@ from candi.methods import METHODS
 from candi.nets.transformer import TrunkSettings
 from candi.reproduce.declared import RUN, Claim, File, Grid, Overview, Scale, check, overview
 from candi.training.classifier import ClassifierSettings
-from candi.training.settings import TrainSettings
+from candi.training.settings import FREE, TrainSettings
 
 SCALES = ("toy", "small", "paper")
 
@@ -41,7 +41,8 @@ class Experiment:
     n: int
     scorers: Sequence[str] = ()
     characters: int | None = None
-    tokenizer: str | None = None  # where that of all runs lies, if not where the file says
+    shared_tokenizer: str | None = None  # of the runs that name none of their own
+    tokenizer: str | None = None  # where that one lies, if not where the file says
     overview: Overview | None = None
 
     @property
@@ -50,7 +51,15 @@ class Experiment:
 
     def adapted(self, tokenizer: str | None, scorers: Sequence[str]) -> "Experiment":
         """With what lies elsewhere on this machine. Where it lies is no part of a plan: its content is in the cards."""
+        for scorer in scorers:
+            if scorer.startswith(RUN) and scorer.removeprefix(RUN) not in self.runs:
+                raise unknown("run", scorer.removeprefix(RUN), self.runs)
         return replace(self, tokenizer=tokenizer, scorers=scorers or self.scorers)
+
+    @property
+    def judges(self) -> list[str]:
+        """Runs that judge the others."""
+        return [scorer.removeprefix(RUN) for scorer in self.scorers if scorer.startswith(RUN)]
 
     @property
     def foreseen(self) -> set[str]:
@@ -63,7 +72,9 @@ class Experiment:
     def settings(self, run: str, data: str, out: Path) -> TrainSettings:
         """Of the training of a run."""
         where = f"{self.name}, {run}"
-        values = {**self.runs[run], **({"tokenizer": self.tokenizer} if self.tokenizer else {})}
+        values = dict(self.runs[run])
+        if self.tokenizer is not None and values.get("tokenizer") == self.shared_tokenizer:
+            values["tokenizer"] = self.tokenizer
         method = values.get("method", "candi")
         if not isinstance(method, str) or method not in METHODS:
             raise UserError(f"{where}: {unknown('method', str(method), METHODS)}")
@@ -72,27 +83,31 @@ class Experiment:
         fixed = {"data": data, "out": out, "model": trunk, "settings": options, "devices": 1}
         return from_json(TrainSettings, {**values, **fixed}, where)
 
-    def classifier(self, name: str, run: Path, data: str, out: Path) -> ClassifierSettings:
-        """Of the training of a classifier for a run."""
+    def classifier(self, name: str, run: str, work: Path, data: str, out: Path) -> ClassifierSettings:
+        """Of the training of a classifier for a run, which reads its data as the run does."""
         where = f"{self.name}, classifier {name}"
-        values = dict(self.classifiers[name])
+        alike = {key: self.runs[run][key] for key in ("skip_bad", "text_field") if key in self.runs[run]}
+        values = {**alike, **self.classifiers[name]}
         trunk = from_json(TrunkSettings, values.pop("model", {}), f"{where}, model")
-        fixed = {"run": str(run), "data": data, "out": out, "model": trunk}
+        fixed = {"run": str(work / run), "data": data, "out": out, "model": trunk}
         return from_json(ClassifierSettings, {**values, **fixed}, where)
 
     def training_plan(self, run: str, data: str) -> str:
         """Of what decides a run's weights: a ledger's entry of another plan does not count."""
-        return fingerprint([self.runs[run], data])
+        free = FREE - {"steps", "minutes"}
+        return fingerprint([{key: value for key, value in self.runs[run].items() if key not in free}, data])
 
     def sweep_plan(self, run: str, sweep: str, data: str) -> str:
         """Of what decides the points of a run in a sweep."""
         grid = self.grids[sweep]
         plan = [self.training_plan(run, data), grid.options, grid.steps, grid.temperatures, self.n]
-        plan += [[Path(scorer).name for scorer in self.scorers]] if self.scorers else []
+        outside = [Path(scorer).name for scorer in self.scorers if not scorer.startswith(RUN)]
+        judges = [self.training_plan(judge, data) for judge in self.judges]
+        plan += [[*outside, *judges]] if self.scorers else []
         plan += [self.characters] if self.characters is not None else []
         if grid.property is not None:
-            judges = [self.classifiers[judge] for judge in grid.classifiers.get(run, [])]
-            plan += [grid.property, judges, [grid.weights, grid.reveals] if judges else []]
+            guides = [self.classifiers[judge] for judge in grid.classifiers.get(run, [])]
+            plan += [grid.property, guides, [grid.weights, grid.reveals] if guides else []]
             plan += [grid.labels[run], grid.label_weights] if run in grid.labels else []
         return fingerprint(plan)
 
@@ -162,7 +177,8 @@ def _at_scale(name: str, scale: str, file: File, where: str) -> Experiment:
         name=name, scale=scale, title=file.title, question=file.question, figure=file.figure, about=size.about,
         axes=axes, text=file.data, data=size.data, n=size.n, grids=grids, scorers=size.scorers,
         characters=size.characters, overview=overview(file, where),
-        runs={run: _merged(file.train, size.train, file.runs[run]) for run in size.runs},
+        shared_tokenizer=_merged(file.train, size.train).get("tokenizer"),
+        runs={run: _merged(file.train, size.train, file.runs[run], size.changes.get(run, {})) for run in size.runs},
         classifiers={name: _merged(size.classify, values) for name, values in file.classifiers.items()},
         claims=[
             claim

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from candi.evaluation.compare import Comparison
 from candi.evaluation.over_vocabulary import OfVocabulary
 from candi.report.tables import interval, table
-from candi.reproduce.declared import Claim
+from candi.reproduce.declared import PREDICTED, Claim
 from candi.reproduce.experiment import Experiment
 from candi.reproduce.ledger import Ledger
-from candi.reproduce.reproduce import PREDICTED
 from candi.reproduce.verdict import findings
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from candi import plots
-from candi.errors import UserError
 from candi.evaluation.card import Card
 from candi.evaluation.compare import Comparison, compare
 from candi.evaluation.over_steps import over_steps
@@ -17,7 +16,7 @@ from candi.reproduce.experiment import SCALES, Experiment, experiments, read
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.overview import overview
 from candi.reproduce.overview import told as overview_table
-from candi.reproduce.reproduce import LEDGER
+from candi.reproduce.results import Results
 from candi.reproduce.verdict import MISSING, findings, verdict
 
 _HEAD = """# Results
@@ -38,6 +37,7 @@ def write(results: Path, docs: Path) -> Path:
     page = docs / "results.md"
     short, parts = [], []
     for folder, experiment in _found(results):
+        Results(experiment, folder).measure()
         found = comparisons(experiment, folder)
         claims = judged(experiment, found)
         short += [[claim, _title(experiment), outcome] for claim, _, outcome in claims if outcome != MISSING]
@@ -109,10 +109,10 @@ def _section(
         f"{experiment.question} {experiment.about} Data: {experiment.text}. In the paper: figure {experiment.figure}.",
         f"    candi reproduce {experiment.name} --scale {experiment.scale}{data}",
         table(["the paper says", "measured", "verdict"], claims),
-        _trained(experiment, Ledger(folder / LEDGER)),
+        _trained(experiment, Results(experiment, folder).ledger),
     ]
     if experiment.overview is not None and found:
-        parts += _overview(experiment, found, Ledger(folder / LEDGER), figures)
+        parts += _overview(experiment, found, Results(experiment, folder).ledger, figures)
     for name, comparison in found.items():
         stem = figures / f"{experiment.label}-{name}"
         plots.save(plots.frontiers(comparison), stem)
@@ -120,7 +120,7 @@ def _section(
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
         parts += [caution(comparison.axes), *comparison.notes]
         if experiment.grids[name].property:
-            parts += _guided(comparison, name, Ledger(folder / LEDGER))
+            parts += _guided(comparison, name, Results(experiment, folder).ledger)
         else:
             parts += [*_over_steps(comparison, stem, title), *_trap(comparison)]
         parts += ["<details><summary>The same in numbers</summary>", *_matched(comparison), "</details>"]
@@ -208,6 +208,4 @@ def _trained(experiment: Experiment, ledger: Ledger) -> str:
 def told(experiment: Experiment, folder: Path) -> Sequence[str]:
     """The verdicts as lines for a terminal."""
     found = comparisons(experiment, folder)
-    if not found:
-        raise UserError(f"{folder} holds no points yet; let candi reproduce finish a sweep first.")
     return [f"{outcome}: {paper} {measured}" for paper, measured, outcome in judged(experiment, found)]

@@ -34,8 +34,9 @@ def blind(state: State, vocab_size: int) -> LogProbs:
 
 
 def best(score: PerToken, open: Mask, count: Int[Tensor, "B"]) -> Mask:
-    """The `count` open positions of each row with the highest score."""
-    ranked = score.masked_fill(~open, -torch.inf).argsort(-1, descending=True).argsort(-1)
+    """The `count` open positions of each row with the highest score; of equals, the first."""
+    filled = score.masked_fill(~open, -torch.inf).round(decimals=4)  # the last bit of a float must not decide
+    ranked = filled.argsort(dim=-1, descending=True, stable=True).argsort(-1)
     return open & (ranked < count[:, None])
 
 

@@ -10,7 +10,7 @@ from candi.methods import METHODS, MethodSettings
 from candi.nets.transformer import TrunkSettings
 
 # What may differ when a run is continued. Everything else would make it another run.
-_FREE = {
+FREE = {
     "out", "cache", "steps", "minutes", "micro_batch", "checkpoint_every", "keep", "log_every",
     "validate_every", "validate_windows", "sample_every", "samples", "sample_steps",
     "accelerator", "devices", "nodes", "strategy", "precision", "compile", "keep_activations",
@@ -157,10 +157,10 @@ class TrainSettings:
             "model": dataclasses.asdict(TrunkSettings()),
             self.method: dataclasses.asdict(METHODS[self.method]()),
         }
-        now = _flat({k: v for k, v in self.to_json().items() if k not in _FREE})
+        now = _flat({k: v for k, v in self.to_json().items() if k not in FREE})
         # a run may have been begun before a setting existed
         then = _flat(defaults) | _flat(earlier)
-        then = {name: value for name, value in then.items() if name.partition(".")[0] not in _FREE}
+        then = {name: value for name, value in then.items() if name.partition(".")[0] not in FREE}
         return [
             f"{name} was {then.get(name)!r} and is now {now.get(name)!r}"
             for name in sorted(now.keys() | then.keys())
