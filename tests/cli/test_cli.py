@@ -73,7 +73,7 @@ def _refused(capsys, *arguments: object) -> str:
         ("sample RUN --watch --n 0", "At least 1 sample"),
         ("sample RUN --top_k 0", "top_k must be at least 1"),
         ("sample RUN --nucleus 2", "nucleus must be in"),
-        ("sample RUN --order random", "no sampling option 'order'; it takes: solver, inference"),
+        ("sample RUN --sampler greedy", "no sampling option 'sampler'; it takes: solver, inference, order"),
         ("sample hf:not//valid", "cannot be fetched from the hub"),
         ("evaluate RUN --data pydoc --sequences 0", "at least 1 sequence"),
         ("evaluate RUN --data nothing.txt", "no file or folder 'nothing.txt'"),
