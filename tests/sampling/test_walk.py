@@ -7,6 +7,7 @@ from candi.methods import METHODS
 from candi.nets.denoiser import Denoiser
 from candi.nets.transformer import TrunkSettings
 from candi.rng import Rng
+from candi.sampling.steps import best
 from candi.sampling.walk import stepper, walk
 from candi.schedules import times
 
@@ -97,3 +98,10 @@ def test_unknown_options_are_refused_by_name(denoiser):
 def test_no_steps_are_refused():
     with pytest.raises(UserError, match="at least 1 step"):
         times(0)
+
+
+def test_of_equally_sure_positions_the_first_are_revealed():
+    """In any batch: the last bit of a float decides nothing."""
+    score = torch.tensor([[-1e-7, 0.0, -1e-8, -0.5], [0.0, -1e-7, -0.5, -1e-8]])
+    open = torch.tensor([[True, True, True, True], [False, True, True, True]])
+    assert best(score, open, torch.tensor([2, 1])).tolist() == [[True, True, False, False], [False, True, False, False]]
