@@ -12,15 +12,17 @@ import pytest
 from playwright.sync_api import expect
 
 from candi.cli import main
+from candi.codebook import Codebook
 from candi.demo import html
 from candi.demo.app import Page
 from candi.demo.molecules import _make
 from candi.demo.molecules import _shown as shown_molecules
 from candi.demo.shelf import Shelf
-from candi.demo.text import _write
+from candi.demo.text import _OPTIONS, _write
 from candi.demo.theory import _shown as shown_theory
 from candi.errors import UserError
 from candi.identifiability import corruption
+from candi.methods import CANDI, METHODS
 from candi.report.frames import Frame
 from candi.sampling.trace import Kind
 from tests.browser import DESKTOP, PHONE, browser  # noqa: F401 - a fixture
@@ -277,3 +279,8 @@ def test_a_run_that_is_none_is_refused_before_the_page_opens(capsys, tmp_path):
     assert "There is no run or checkpoint" in capsys.readouterr().err
     with pytest.raises(UserError):
         Shelf(device="cpu").model("nothing")
+
+
+def test_every_option_of_every_method_has_its_drop_down():
+    assert max(len(settings().build(Codebook(4, 2)).options) for settings in METHODS.values()) <= _OPTIONS
+    assert len(CANDI.options) <= _OPTIONS  # of a model whose masking and noise are independent

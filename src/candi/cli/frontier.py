@@ -57,7 +57,8 @@ def run(arguments: Sequence[str]) -> None:
         default=None,
         help="entropy, word_entropy, distinct_2, unique_words …",
     )
-    flags.add_argument("--quality", type=str | None, default=None, help="perplexity, valid_words or mauve.")
+    flags.add_argument("--quality", type=str | None, default=None, help="perplexity, valid_words, mauve, "
+                       "property or valid_molecules.")  # fmt: skip
     flags.add_argument("--batch", type=int | None, default=None, help="Samples at once; by default what memory holds.")
     flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda; auto is every GPU there is.")
     flags.add_argument("--workers", type=int | None, default=None, help="Processes; by default one for each GPU.")

@@ -14,7 +14,7 @@ from candi.report.frames import frames
 _ADVISED = "as the model recommends"
 _PAUSE = 0.05  # seconds a state stays at least: small models are faster than the eye
 _TYPED = 20_000  # characters of a prompt or a template
-_OPTIONS = 3  # drop-downs for what a method's step can be told
+_OPTIONS = 4  # drop-downs for what a method's step can be told
 
 
 def tab(shelf: Shelf) -> None:

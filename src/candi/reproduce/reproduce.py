@@ -95,9 +95,10 @@ class Reproduction:
         while not (self.kept.ledger.done(JUDGE, judge, plan) and folder.is_dir()):
             with suppress(Timeout), self._lock(judge).acquire(timeout=0), fresh():
                 self._train(judge, plan)
+                start = time.monotonic()
                 about = f"{self.experiment.text}; packed to judge the other runs of {self.experiment.label}"
                 export(str(self.work / judge), folder, {"title": "A judge.", "data": about, "licence": "as its data"})
-                self.kept.record(JUDGE, judge, plan, **self._stamp(0.0))
+                self.kept.record(JUDGE, judge, plan, **self._stamp(time.monotonic() - start))
                 return
             time.sleep(1)
 
