@@ -71,7 +71,7 @@ def test_json_tells_what_was_recommended(packed, capsys):
 
 def test_the_card_tells_of_data_training_and_measures(packed, tmp_path):
     _sweep(packed, tmp_path / "s", [2, 4])
-    again = export(str(packed), tmp_path / "tiny", {}, points=tmp_path / "s" / "points.jsonl")
+    again = export(str(packed), tmp_path / "tiny", {}, points=[tmp_path / "s" / "points.jsonl"])
     card = json.loads((again / "card.json").read_text())
     assert (card["title"], card["licence"]) == ("Small.", "PSF-2.0")
     assert card["training"]["steps"] == 20
@@ -86,7 +86,7 @@ def test_the_card_tells_of_data_training_and_measures(packed, tmp_path):
 def test_points_of_other_weights_are_refused(run, packed, tmp_path):
     _sweep(run, tmp_path / "s", [2])
     with pytest.raises(UserError, match="points of other weights"):
-        export(str(packed), tmp_path / "x", {}, points=tmp_path / "s" / "points.jsonl")
+        export(str(packed), tmp_path / "x", {}, points=[tmp_path / "s" / "points.jsonl"])
 
 
 def test_what_was_packed_before_stays_whole_when_something_is_wrong(run, packed, tmp_path, capsys):

@@ -4,7 +4,7 @@ import csv
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,19 @@ from candi.files import sha256, write_text
 from candi.loading import locate
 from candi.model import CONFIG, TOKENIZER, WEIGHTS, Model, read_model, write_model
 from candi.nets.transformer import parameter_count
-from candi.report.tables import table
+from candi.report.model_card import model_card
 from candi.sampling.walk import stepper
 from candi.shipped import CARD, CLASSIFIERS, WORDS
-from candi.training.classifier import check_classifier, load_classifier
+from candi.training.classifier import QUALITY, Quality, check_classifier, load_classifier
 
 README = "README.md"
 _ABOUT = ("title", "data", "licence")
 _TRAINING = {"steps", "batch", "length", "tokens", "minutes", "valid_loss", "device", "torch"}
-_SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecules", "unique_molecules", "property")
+_SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecules", "unique_molecules")
 
 
 def export(
-    source: str, out: Path, about: Mapping[str, str], points: Path | None = None,
+    source: str, out: Path, about: Mapping[str, str], points: Sequence[Path] = (),
     recommended: Mapping[str, Any] | None = None, words: str | None = None,
     classifiers: Mapping[str, str] | None = None,
 ) -> Path:  # fmt: skip
@@ -48,7 +48,7 @@ def export(
     advice = dict(recommended or before["recommended"])
     _check_advice(model, advice)
     _check_place(out)
-    lines = [] if points is None else read_lines(points)
+    lines = [line for path in points for line in read_lines(path)]
     known = None if words is None else words_of(Corpus(words))
     if known is not None and not known:
         raise UserError(f"{words} holds no words; give --words a text that does.")
@@ -63,8 +63,7 @@ def export(
         strangers = [line["card"]["run"] for line in lines if line["card"]["checkpoint"] != digest]
         if strangers:
             raise UserError(
-                f"{points} holds points of other weights ({strangers[0]}); pack the run first, then sweep what was "
-                "packed."
+                f"These are points of other weights ({strangers[0]}); pack the run first, then sweep what was packed."
             )
         for name in (WORDS, CLASSIFIERS):  # what came with the model goes with it
             if (folder / name).exists():
@@ -83,10 +82,11 @@ def export(
             "sha256": digest,
             "training": before["training"] or _training(Path(source).expanduser(), folder),
             "recommended": advice,
+            "classifiers": {path.name: _classifier(path) for path in sorted((new / CLASSIFIERS).glob("*"))},
             "measures": [_measured(line) for line in lines] or before["measures"],
         }
         write_text(new / CARD, json.dumps(card, indent=1) + "\n")
-        write_text(new / README, readme(card, read_json(new / CONFIG)))
+        write_text(new / README, model_card(card, read_json(new / CONFIG)))
         for file in new.rglob("*.safetensors"):
             file.chmod(0o644)  # to be shared
         if out.exists():
@@ -134,6 +134,24 @@ def _pack_classifier(source: str, out: Path, model: Model) -> None:
     out.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.to(torch.bfloat16) for name, tensor in network.state_dict().items()}, out / WEIGHTS)
     write_text(out / CONFIG, json.dumps(asdict(config), indent=1) + "\n")
+    if (quality := Quality.read(source)) is not None:
+        write_text(out / QUALITY, json.dumps(asdict(quality)) + "\n")
+
+
+def _classifier(folder: Path) -> dict[str, Any]:
+    """What the card tells of a classifier that was packed."""
+    network, config = load_classifier(str(folder), torch.device("cpu"))
+    quality = Quality.read(str(folder))
+    return {
+        "label": config.label,
+        "threshold": config.threshold,
+        "kind": config.kind,
+        "parameters": parameter_count(network),
+        "bytes": (folder / WEIGHTS).stat().st_size,
+        "sha256": sha256(folder / WEIGHTS),
+        "area": quality and quality.area,
+        "held_out": quality and quality.held_out,
+    }
 
 
 def _training(run: Path, checkpoint: Path) -> dict[str, Any]:
@@ -159,37 +177,10 @@ def _training(run: Path, checkpoint: Path) -> dict[str, Any]:
 
 
 def _measured(line: Line) -> dict[str, Any]:
-    card = line["card"]
-    kept = {name: round(line["measures"][name], 4) for name in _SHOWN if line["measures"].get(name) is not None}
-    return {"steps": card["steps"], "temperature": card["temperature"], **card["options"], "n": card["n"], **kept}
-
-
-def readme(card: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """The card as a page, with the head that the hub reads."""
-    trunk, training, name = config["model"], card["training"], card["name"]
-    licence = json.dumps(card["licence"])  # quoted, as YAML wants it
-    parts = [
-        f"---\nlibrary_name: candi\nlicense: other\nlicense_name: {licence}\ntags: [discrete-diffusion]\n---",
-        f"# {name}\n\n{card['title']}",
-        "Written by `candi export`; every number in it was measured.",
-        f"- Method: {card['method']}, with {json.dumps(config[card['method']])}\n"
-        f"- Network: {trunk['blocks']} blocks, {trunk['width']} wide, {trunk['heads']} heads; {card['parameters']:,} "
-        f"parameters, {card['bytes'] / 1e6:.1f} MB in bf16\n"
-        f"- Vocabulary: {config['vocab_size']} tokens; sequences of {config['length']}\n"
-        f"- Data: {card['data']}\n- Licence: {card['licence']}\n- SHA-256 of the weights: `{card['sha256']}`",
-    ]
-    if training:
-        loss = "" if training["valid_loss"] is None else f"; loss on held-out text {training['valid_loss']:.3f} nats"
-        parts.append(
-            f"Trained for {training['steps']:,} steps of {training['batch']} x {training['length']} tokens "
-            f"({training['tokens'] / 1e6:,.0f}M tokens), {training['minutes']:g} minutes on {training['device']} with "
-            f"torch {training['torch']}{loss}."
-        )
-    if card["recommended"]:
-        told = ", ".join(f"{key} {value}" for key, value in card["recommended"].items())
-        parts.append(f"Recommended for sampling, and what `candi sample {name}` does by itself: {told}.")
-    if card["measures"]:
-        head = list(dict.fromkeys(key for row in card["measures"] for key in row))
-        rows = [[str(row.get(key, "")) for key in head] for row in card["measures"]]
-        parts.append("## Measures\n\n" + table([key.replace("_", " ") for key in head], rows))
-    return "\n\n".join(parts) + "\n"
+    card, measures = line["card"], line["measures"]
+    kept = {name: round(measures[name], 4) for name in _SHOWN if measures.get(name) is not None}
+    if measures.get("property") is not None:
+        kept[f"mean_{card['property']}"] = round(measures["property"], 4)
+    guided = {"guided": card["guidance"]["label"], "weight": card["guidance"]["weight"]} if card.get("guidance") else {}
+    walk = {"steps": card["steps"], "temperature": card["temperature"], **card["options"]}
+    return {**walk, **guided, "n": card["n"], **kept}

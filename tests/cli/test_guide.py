@@ -13,6 +13,7 @@ from candi.errors import UserError
 from candi.evaluation.molecules import molecules
 from candi.evaluation.sweep import Sweep, SweepSettings
 from candi.evaluation.table import read_lines
+from candi.files import sha256
 from candi.guidance import guide_for
 from candi.loading import load
 from candi.report.molecules import Drawn, write_page
@@ -105,6 +106,29 @@ def test_a_packed_classifier_guides_by_the_name_of_its_property(place, tmp_path,
     with pytest.raises(SystemExit):
         main(["guide", str(place / "mdlm"), "--property", "rings", *out])
     assert "came without classifiers" in capsys.readouterr().err
+
+
+def test_the_card_tells_of_classifiers_and_of_what_guidance_does(place, tmp_path):
+    packed, again = tmp_path / "mols", tmp_path / "again" / "mols"
+    main(["export", str(place / "candi"), "--out", str(packed), "--classifiers", f"rings={place / 'clean'}"])
+    judge = packed / "classifiers" / "rings"
+    main(["frontier", str(packed), "--out", str(tmp_path / "sweep"), "--molecules", "rings", "--steps", "8",
+          "--temperatures", "0.8", "--classifier", str(judge), "--weights", "0,8", "--n", "16",
+          "--device", "cpu"])  # fmt: skip
+    points = tmp_path / "sweep" / "points.jsonl"
+    main(["export", str(packed), "--out", str(again), "--points", f"{points},{points}"])
+    card = json.loads((again / "card.json").read_text())
+    told = card["classifiers"]["rings"]
+    assert told["sha256"] == sha256(judge / "model.safetensors")
+    assert told["area"] > 0.9  # rings are easily told from chains
+    assert (told["label"], told["threshold"], told["kind"]) == ("rings>=1", 1.0, "transformer")
+    rows = card["measures"]
+    assert [row["weight"] for row in rows] == [0, 8, 0, 8]  # of both files
+    lines = read_lines(points)
+    assert [row["mean_rings"] for row in rows[:2]] == [round(line["measures"]["property"], 4) for line in lines]
+    page = (again / "README.md").read_text()
+    assert f"| {told['area']:.3f} |" in page
+    assert f"| {rows[1]['mean_rings']} |" in page
 
 
 def test_discrete_guidance_steers_too(place):

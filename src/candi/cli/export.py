@@ -17,8 +17,8 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--title", type=str, default="", help="What the model is, in a sentence.")
     flags.add_argument("--data", type=str, default="", help="What it was trained on, in words.")
     flags.add_argument("--licence", type=str, default="", help="Of the weights.")
-    flags.add_argument("--points", type=Path | None, default=None, help="points.jsonl of a sweep of what was packed: "
-                       "its measures go into the card.")  # fmt: skip
+    flags.add_argument("--points", type=str | None, default=None, help="points.jsonl of a sweep of what was packed, or "
+                       "a list of them: their measures go into the card.")  # fmt: skip
     flags.add_argument("--words", type=str | None, default=None, help="Text whose words are packed as a filter.")
     flags.add_argument(
         "--classifiers", type=str | None, default=None, help="Packed with it, as qed=FOLDER,rings=FOLDER."
@@ -32,8 +32,9 @@ def run(arguments: Sequence[str]) -> None:
     recommended = {name: given[name] for name in names if given[name] is not None}
     about = {name: given[name] for name in ("title", "data", "licence")}
     judges = dict(_pair(part) for part in given.classifiers.split(",")) if given.classifiers else {}
+    points = [Path(part) for part in given.points.split(",")] if given.points else []
     try:
-        folder = export(given.run, given.out, about, given.points, recommended, given.words, judges)
+        folder = export(given.run, given.out, about, points, recommended, given.words, judges)
     except OSError as error:
         raise UserError(f"{given.out} cannot be written ({error}); choose another --out.") from None
     print(f"Packed into {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}.")

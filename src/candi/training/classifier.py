@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import math
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from candi.data.labels import Label
 from candi.data.rows import Rows, load_documents
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError, unknown
-from candi.files import sha256
+from candi.files import sha256, write_text
 from candi.loading import device_named, load
 from candi.methods.base import Method
 from candi.model import CONFIG, TOKENIZER, WEIGHTS, read_tensors
@@ -33,6 +34,7 @@ from candi.training.display import Display
 from candi.training.interrupt import graceful
 
 _TRAINING = "training.safetensors"
+QUALITY = "quality.json"  # how well it tells held-out molecules apart
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,21 @@ class ClassifierConfig:
         return Classifier(self.symbols, self.model, pad=self.pad, timed=self.noise is not None, kind=self.kind)
 
 
+@dataclass(frozen=True)
+class Quality:
+    """How well a classifier does: `area` is the chance that a positive is thought likelier than a negative."""
+
+    steps: int
+    held_out: int
+    area: float | None  # None where they are all alike
+
+    @classmethod
+    def read(cls, source: str) -> "Quality | None":
+        """Of a classifier's folder, if it tells."""
+        path = Path(source).expanduser() / QUALITY
+        return from_json(cls, read_json(path), str(path)) if path.exists() else None
+
+
 def train_classifier(settings: ClassifierSettings) -> Path:
     """Train until the steps are done, continuing what the folder holds. Returns the newest checkpoint."""
     device = device_named(settings.device)
@@ -187,9 +204,11 @@ class _Training:
                     self._save()
             folder = self._save()
             quality = self.quality()
+            write_text(self.settings.out / QUALITY, json.dumps(dataclasses.asdict(quality)) + "\n")
+            area = math.nan if quality.area is None else quality.area
             display.say(
                 f"{'Finished' if self.step >= self.settings.steps else 'Stopped'} at {self.step}: {self.config.label}"
-                f" (threshold {self.config.threshold:g}), area under the curve {quality:.3f} on held-out molecules."
+                f" (threshold {self.config.threshold:g}), area under the curve {area:.3f} on held-out molecules."
             )
         return folder
 
@@ -221,17 +240,17 @@ class _Training:
         return log_probs
 
     @torch.no_grad()
-    def quality(self) -> float:
-        """The chance that a held-out positive is thought likelier than a negative, of up to 4,096 molecules."""
+    def quality(self) -> Quality:
+        """Of up to 4,096 held-out molecules."""
         self.network.eval()
         x0 = torch.from_numpy(self.valid.first(4096)).to(self.device)
         label = np.array([value or 0 for value in self.valid.first_labels(4096)])
         scores = torch.cat([self._read(part, 0)[:, 1] for part in x0.split(512)]).cpu().numpy()
         positive, negative = scores[label == 1], scores[label == 0]
         if not len(positive) or not len(negative):
-            return float("nan")
+            return Quality(self.step, len(label), None)
         wins = (positive[:, None] > negative).mean() + 0.5 * (positive[:, None] == negative).mean()
-        return float(wins)
+        return Quality(self.step, len(label), float(wins))
 
     def _save(self) -> Path:
         moments = {

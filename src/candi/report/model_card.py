@@ -1,0 +1,71 @@
+"""A model's card as a page, with the head that the hub reads."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from candi.report.tables import table
+
+Card = Mapping[str, Any]
+
+
+def model_card(card: Card, config: Card) -> str:
+    """`card` is what card.json holds, `config` what config.json does."""
+    licence = json.dumps(card["licence"])  # quoted, as YAML wants it
+    parts = [
+        f"---\nlibrary_name: candi\nlicense: other\nlicense_name: {licence}\ntags: [discrete-diffusion]\n---",
+        f"# {card['name']}\n\n{card['title']}",
+        "Written by `candi export`; every number in it was measured.",
+        _what(card, config),
+    ]
+    if card["training"]:
+        parts.append(_training(card["training"]))
+    if card["recommended"]:
+        told = ", ".join(f"{key} {value}" for key, value in card["recommended"].items())
+        parts.append(f"Recommended for sampling, and what `candi sample {card['name']}` does by itself: {told}.")
+    if card["classifiers"]:
+        parts.append(_classifiers(card["name"], card["classifiers"]))
+    if card["measures"]:
+        parts.append("## Measures\n\n" + _rows(card["measures"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _what(card: Card, config: Card) -> str:
+    trunk = config["model"]
+    return (
+        f"- Method: {card['method']}, with {json.dumps(config[card['method']])}\n"
+        f"- Network: {trunk['blocks']} blocks, {trunk['width']} wide, {trunk['heads']} heads; {card['parameters']:,} "
+        f"parameters, {card['bytes'] / 1e6:.1f} MB in bf16\n"
+        f"- Vocabulary: {config['vocab_size']} tokens; sequences of {config['length']}\n"
+        f"- Data: {card['data']}\n- Licence: {card['licence']}\n- SHA-256 of the weights: `{card['sha256']}`"
+    )
+
+
+def _training(training: Card) -> str:
+    loss = "" if training["valid_loss"] is None else f"; loss on held-out text {training['valid_loss']:.3f} nats"
+    return (
+        f"Trained for {training['steps']:,} steps of {training['batch']} x {training['length']} tokens "
+        f"({training['tokens'] / 1e6:,.0f}M tokens), {training['minutes']:g} minutes on {training['device']} with "
+        f"torch {training['torch']}{loss}."
+    )
+
+
+def _classifiers(name: str, classifiers: Mapping[str, Card]) -> str:
+    """What guides it, each under the name that --property takes."""
+    rows = [
+        {
+            "property": key, "positive": f"{one['label']}, at least {one['threshold']:g}", "kind": one["kind"],
+            "parameters": f"{one['parameters']:,}", "MB": f"{one['bytes'] / 1e6:.1f}",
+            **({} if one["area"] is None else {"area under the curve": f"{one['area']:.3f}"}),
+            **({} if one["held_out"] is None else {"of held-out molecules": f"{one['held_out']:,}"}),
+            "SHA-256": f"`{one['sha256'][:16]}…`",
+        }
+        for key, one in classifiers.items()
+    ]  # fmt: skip
+    told = f"`candi guide {name} --property {next(iter(classifiers))} --weight 2` is guided by one of them."
+    return f"## Classifiers\n\nThey read clean molecules alone. {told}\n\n" + _rows(rows)
+
+
+def _rows(rows: Sequence[Card]) -> str:
+    head = list(dict.fromkeys(key for row in rows for key in row))
+    return table([key.replace("_", " ") for key in head], [[str(row.get(key, "")) for key in head] for row in rows])
