@@ -1,4 +1,4 @@
-"""Write docs/results.md and its figures from the files under results/: python docs/results.py"""
+"""Write docs/results.md, its figures and the advice of the README from the files under results/."""
 
 from pathlib import Path
 
@@ -7,4 +7,4 @@ from candi.reproduce.page import write
 ROOT = Path(__file__).parent.parent
 
 if __name__ == "__main__":
-    write(ROOT / "results", ROOT / "docs")
+    write(ROOT / "results", ROOT / "docs", ROOT / "README.md")

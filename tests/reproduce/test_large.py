@@ -48,7 +48,7 @@ def test_a_run_judges_paths_are_swept_and_commands_share_the_work(tmp_path, caps
     capsys.readouterr()
     main(_flags(tmp_path))  # one alone finds nothing left to do
     assert {path.name: path.read_text() for path in results.glob("*.jsonl")} == before
-    assert "perplexity of candi-free (early) / candi-free (diagonal) (ahead): 2 steps:" in capsys.readouterr().out
+    assert "perplexity of candi-free (early) / candi-free (diagonal) (ahead): 4 steps:" in capsys.readouterr().out
     # on another machine, with nothing but the results: the same judge, so that points can be compared
     kept = [line for line in lines if line["card"]["run"] != "mdlm"]
     write_lines(results / "methods.jsonl", kept)

@@ -139,7 +139,7 @@ def mine(tmp_path):
     values = yaml.safe_load(experiments()["text8"].read_text())
     values["runs"] = {"mdlm": {"method": "mdlm"}}
     values["sweeps"] = {"methods": {"title": "one", "runs": ["mdlm"]}}
-    values["claims"] = []
+    values["claims"] = values["advice"] = []
     values["scales"] = {"toy": {**values["scales"]["toy"], "runs": ["mdlm"], "sweeps": ["methods"]}}
     values["scales"]["toy"]["train"]["steps"] = 10
 
@@ -182,6 +182,9 @@ def test_a_file_of_one_s_own_and_a_changed_plan(mine, tmp_path, capfd):
         ({"sweeps": {}}, "no sweep 'methods'"),
         ({"scales": {"small": {}}}, "no scale 'toy'"),
         ({"claims": [{"paper": "x"}]}, "claim 1: sweep is missing"),
+        ({"advice": [{"where": "x", "sweep": "nope", "runs": {}}]}, "advice 1: There is no sweep 'nope'"),
+        ({"advice": [{"where": "x", "sweep": "methods", "runs": {"nope": "No"}}]}, "advice 1: There is no run 'nope'"),
+        ({"advice": [{"where": "x", "sweep": "methods", "runs": {"mdlm": "M"}}]}, "nothing to choose from"),
         ({"claims": [CLAIM | {"second": "nope"}]}, "no run 'nope'"),
         ({"claims": [CLAIM | {"sweep": "nope"}]}, "no sweep 'nope'"),
         ({"claims": [CLAIM | {"margin": -2}]}, "a margin of at least 0"),

@@ -59,6 +59,15 @@ class Overview:
 
 
 @dataclass(frozen=True)
+class Advice:
+    """A choice of a user: runs of a sweep and what they are called; the first is held against each of the rest."""
+
+    where: str
+    sweep: str
+    runs: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Scale:
     about: str
     runs: list[str]
@@ -90,6 +99,7 @@ class File:
     scales: dict[str, Any]
     classifiers: dict[str, Any] = field(default_factory=dict)
     overview: dict[str, Any] | None = None
+    advice: list[Any] = field(default_factory=list)
 
 
 def check(file: File, size: Scale, where: str, scale: str) -> None:
@@ -152,6 +162,17 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
                 raise UserError(f"{where}, claim {number}: {unknown('run', label, runs)}")
         if claim.first == claim.second or claim.margin < 0:
             raise UserError(f"{where}, claim {number}: it compares two different curves with a margin of at least 0.")
+
+    for number, values in enumerate(file.advice, 1):
+        advice = from_json(Advice, values, f"{where}, advice {number}")
+        if advice.sweep not in file.sweeps:
+            raise UserError(f"{where}, advice {number}: {unknown('sweep', advice.sweep, file.sweeps)}")
+        runs = from_json(Grid, file.sweeps[advice.sweep], f"{where}, sweep {advice.sweep}").runs
+        for run in advice.runs:
+            if run not in runs:
+                raise UserError(f"{where}, advice {number}: {unknown('run', run, runs)}")
+        if len(advice.runs) < 2:
+            raise UserError(f"{where}, advice {number}: there is nothing to choose from; name two runs or more.")
 
 
 def _check_guides(file: File, size: Scale, grid: Grid, where: str) -> None:

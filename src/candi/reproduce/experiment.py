@@ -14,7 +14,7 @@ from candi.evaluation.card import fingerprint
 from candi.evaluation.compare import Axes
 from candi.methods import METHODS
 from candi.nets.transformer import TrunkSettings
-from candi.reproduce.declared import RUN, Claim, File, Grid, Overview, Scale, check, overview
+from candi.reproduce.declared import RUN, Advice, Claim, File, Grid, Overview, Scale, check, overview
 from candi.training.classifier import ClassifierSettings
 from candi.training.settings import FREE, TrainSettings
 
@@ -44,6 +44,7 @@ class Experiment:
     shared_tokenizer: str | None = None  # of the runs that name none of their own
     tokenizer: str | None = None  # where that one lies, if not where the file says
     overview: Overview | None = None
+    advice: Sequence[Advice] = ()
 
     @property
     def label(self) -> str:
@@ -180,6 +181,7 @@ def _at_scale(name: str, scale: str, file: File, where: str) -> Experiment:
         shared_tokenizer=_merged(file.train, size.train).get("tokenizer"),
         runs={run: _merged(file.train, size.train, file.runs[run], size.changes.get(run, {})) for run in size.runs},
         classifiers={name: _merged(size.classify, values) for name, values in file.classifiers.items()},
+        advice=[from_json(Advice, values, where) for values in file.advice],
         claims=[
             claim
             for number, values in enumerate(file.claims, 1)

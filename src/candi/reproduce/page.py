@@ -11,6 +11,7 @@ from candi.evaluation.pareto import front
 from candi.evaluation.table import read_lines
 from candi.files import write_text
 from candi.report.tables import caution, matched_rows, table
+from candi.reproduce.advice import advised, into
 from candi.reproduce.declared import Claim, Grid
 from candi.reproduce.experiment import SCALES, Experiment, experiments, read
 from candi.reproduce.ledger import Ledger
@@ -32,21 +33,26 @@ interval lies where the claim says; *disagrees*: it lies elsewhere; *not settled
 stands behind every curve, so an interval says nothing about other seeds of training."""
 
 
-def write(results: Path, docs: Path) -> Path:
-    """The page, and a figure for every sweep."""
+def write(results: Path, docs: Path, readme: Path | None = None) -> Path:
+    """The page, a figure for every sweep, and the advice of a README."""
     page = docs / "results.md"
-    short, parts = [], []
+    short: list[list[str]] = []
+    parts: list[str] = []
+    advice: list[str] = []
     for folder, experiment in _found(results):
         Results(experiment, folder).measure()
         found = comparisons(experiment, folder)
         claims = judged(experiment, found)
         short += [[claim, _title(experiment), outcome] for claim, _, outcome in claims if outcome != MISSING]
+        advice += advised(experiment, found)
         parts += _section(experiment, folder, docs / "figures", found, claims)
     if short:
         parts = ["## In short", table(["the paper says", "tried in", "verdict"], short), *parts]
     parts = [_HEAD, *parts]
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, "\n\n".join(parts) + "\n")
+    if readme is not None:
+        into(readme, advice)
     return page
 
 

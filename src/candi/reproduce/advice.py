@@ -1,0 +1,82 @@
+"""What the points say to somebody who has to choose: which method, at how many steps. The README's own paragraph."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from candi.errors import UserError
+from candi.evaluation.compare import Comparison
+from candi.files import write_text
+from candi.reproduce.declared import Advice, Claim
+from candi.reproduce.experiment import Experiment
+from candi.reproduce.verdict import AGREES, DISAGREES, MISSING, Finding, findings
+
+BEGIN, END = "<!-- written by make results -->", "<!-- end of what make results writes -->"
+
+
+def advised(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator[str]:
+    """A list item for each advice of the experiment that there are points for."""
+    for advice in experiment.advice:
+        if advice.sweep in found and (told := _told(experiment, advice, found[advice.sweep])):
+            yield told
+
+
+def into(readme: Path, items: Sequence[str]) -> None:
+    """The items between two marks of a page; the rest stays as it is."""
+    before, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise UserError(f"{readme} has no place for advice; put {BEGIN} and {END} where it belongs.")
+    write_text(readme, before + "\n\n".join([BEGIN, *items, END]) + after)
+
+
+def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str:
+    (first, name), *others = advice.runs.items()
+    judged = {other: findings(Claim("", advice.sweep, first, other), comparison) for other, _ in others}
+    judged = {other: some for other, some in judged.items() if any(one.verdict != MISSING for one in some)}
+    if not judged:
+        return ""
+    fixed = {curve.label: curve.steps for group in comparison.groups for curve in group.curves if curve.steps_fixed}
+    walks = {advice.runs[other]: some for other, some in judged.items() if other not in fixed}
+    choices = [(one.steps, _choice(name, walks, index)) for index, one in enumerate(next(iter(judged.values())))]
+    chosen = [
+        f"{' or '.join(best)} at {_listed([steps for steps, _ in group])} steps"
+        for best, group in groupby(choices, key=lambda choice: choice[1])
+    ]
+    chosen += [
+        f"{advice.runs[other]} where {count} steps are no matter"
+        for other, count in fixed.items()
+        if other in judged and judged[other][-1].verdict == DISAGREES
+    ]
+    additive = experiment.axes.measures[1].additive
+    quality = experiment.grids[advice.sweep].property or experiment.axes.quality.replace("_", " ")
+    against = "; ".join(f"{advice.runs[other]}: {_changes(some, additive)}" for other, some in judged.items())
+    return (
+        f"- **{advice.where}: {'; '.join(chosen)}.** At {experiment.scale} scale, {quality} of {name} against that of "
+        f"{against}."
+    )
+
+
+def _choice(name: str, walks: Mapping[str, Sequence[Finding]], index: int) -> tuple[str, ...]:
+    """Who is not beaten at a number of steps, as far as comparisons with the first can tell."""
+    at = {other: some[index].verdict for other, some in walks.items()}
+    ahead = tuple(other for other, outcome in at.items() if outcome == DISAGREES)
+    level = tuple(other for other, outcome in at.items() if outcome not in (AGREES, DISAGREES, MISSING))
+    return ahead or (name, *level)
+
+
+def _changes(some: Sequence[Finding], additive: bool) -> str:
+    return ", ".join(f"{_change(one, additive)} at {one.steps}" for one in some if one.verdict != MISSING)
+
+
+def _change(one: Finding, additive: bool) -> str:
+    if not math.isfinite(one.value):
+        return {AGREES: "ahead", DISAGREES: "behind"}.get(one.verdict, "not settled")
+    size = f"{one.value:+.3f}" if additive else f"{100 * (one.value - 1):+.1f}%"
+    return size if one.verdict in (AGREES, DISAGREES) else f"level ({size})"
+
+
+def _listed(steps: Sequence[int]) -> str:
+    *most, last = map(str, steps)
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,72 @@
+"""Who is recommended at which number of steps, from intervals alone."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from candi.errors import UserError
+from candi.evaluation.compare import Axes, Comparison, Curve, Group, Pair
+from candi.evaluation.pareto import Dominance
+from candi.reproduce.advice import BEGIN, END, advised, into
+from candi.reproduce.declared import Advice, Grid
+from candi.reproduce.experiment import read
+
+WORDS = Axes("unique_words", "valid_words")  # cost is 1 / valid words
+NAMES = {"a": "Alpha", "b": "beta", "c": "gamma", "ar": "one by one"}
+
+
+def _pair(second: str, low: float, high: float) -> Pair:
+    middle = math.sqrt(low * high)
+    return Pair("a", second, Dominance(0.1, 0.9, 1.0, 1.0, 0.0, middle, low, high, math.log(middle)))
+
+
+def _advice(*groups: Group, axes: Axes = WORDS) -> list[str]:
+    grid = Grid("words", runs=list(NAMES), property="qed" if axes.quality == "property" else None)
+    experiment = replace(read("text8", "toy"), axes=axes, grids={"s": grid}, advice=[Advice("Here", "s", NAMES)])
+    return list(advised(experiment, {"s": Comparison(axes, groups, [])}))
+
+
+def test_the_first_where_it_is_ahead_and_both_where_they_are_level():
+    (told,) = _advice(
+        Group(8, [], [_pair("b", 0.80, 0.90), _pair("c", 0.5, 0.6)], None),
+        Group(16, [], [_pair("b", 0.85, 0.95), _pair("c", 0.5, 0.6)], None),
+        Group(32, [], [_pair("b", 0.95, 1.05), _pair("c", 0.5, 0.6)], None),
+        Group(64, [], [_pair("b", 1.10, 1.20), _pair("c", 0.5, 0.6)], None),
+    )
+    assert told.startswith("- **Here: Alpha at 8 and 16 steps; Alpha or beta at 32 steps; beta at 64 steps.** At toy ")
+    assert "valid words of Alpha against that of beta: +17.9% at 8, +11.3% at 16, level (+0.1%) at 32, -13.0%" in told
+    assert "gamma: +82.6% at 8" in told
+    assert "one by one" not in told  # of which there are no points
+
+
+def test_one_that_decides_its_own_steps_is_recommended_where_they_are_no_matter():
+    fixed = Curve("ar", 256, True, [], WORDS)
+    ahead = _advice(Group(8, [fixed], [_pair("b", 0.8, 0.9), _pair("ar", 1.1, 1.2)], None))[0]
+    assert ahead.startswith("- **Here: Alpha at 8 steps; one by one where 256 steps are no matter.**")
+    behind = _advice(Group(8, [fixed], [_pair("b", 0.8, 0.9), _pair("ar", 0.7, 0.8)], None))[0]
+    assert behind.startswith("- **Here: Alpha at 8 steps.**")
+    assert "one by one: +33.6% at 8" in behind
+
+
+def test_properties_are_told_by_their_differences_and_who_is_out_of_reach_without_a_number():
+    axes = Axes("unique_molecules", "property")  # cost is exp(-property)
+    far = Pair("a", "c", None, "a")
+    (told,) = _advice(Group(16, [], [_pair("b", math.exp(-0.02), math.exp(-0.01)), far], None), axes=axes)
+    assert "qed of Alpha against that of beta: +0.015 at 16; gamma: ahead at 16." in told
+
+
+def test_nothing_is_said_of_what_was_not_measured():
+    assert _advice(Group(8, [], [], None)) == []
+
+
+def test_the_rest_of_the_page_stays_as_it_is(tmp_path):
+    page = tmp_path / "README.md"
+    page.write_text(f"before\n\n{BEGIN}\nold\n{END}\nafter\n")
+    for _ in range(2):
+        into(page, ["- one", "- two"])
+        assert page.read_text() == f"before\n\n{BEGIN}\n\n- one\n\n- two\n\n{END}\nafter\n"
+    page.write_text("no place")
+    with pytest.raises(UserError, match="no place for advice"):
+        into(page, ["- one"])
+    assert page.read_text() == "no place"
