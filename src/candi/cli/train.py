@@ -10,6 +10,7 @@ from jsonargparse import ArgumentParser
 from candi.cli.parsing import build, parse, parser
 from candi.errors import UserError, unknown
 from candi.methods import METHODS
+from candi.training.estimate import estimate
 from candi.training.loop import train
 from candi.training.settings import TrainSettings
 
@@ -17,11 +18,16 @@ _PRESETS = files("candi") / "presets"
 
 
 def run(arguments: Sequence[str]) -> None:
-    train(settings(arguments))
+    asked, only_estimated = _asked(arguments)
+    (estimate if only_estimated else train)(asked)
 
 
 def settings(arguments: Sequence[str]) -> TrainSettings:
     """A preset, then configuration files, then flags: the later wins."""
+    return _asked(arguments)[0]
+
+
+def _asked(arguments: Sequence[str]) -> tuple[TrainSettings, bool]:
     preset = _preset(arguments)
     flags = _parser()
     given = parse(flags, [f"--config={preset}", *arguments] if preset else arguments)
@@ -32,7 +38,7 @@ def settings(arguments: Sequence[str]) -> TrainSettings:
         raise UserError("A preset is given on the command line, --preset NAME, not in a file.")
     built = build(flags, given, ("model", *METHODS))
     values = {f.name: built[f.name] for f in dataclasses.fields(TrainSettings) if f.name != "settings"}
-    return TrainSettings(**values, settings=built.get(given.method))
+    return TrainSettings(**values, settings=built.get(given.method)), given.estimate
 
 
 def presets() -> dict[str, Path]:
@@ -42,6 +48,8 @@ def presets() -> dict[str, Path]:
 def _parser() -> ArgumentParser:
     flags = parser("train", "--data TEXT --out FOLDER", "Train a model, or continue the run in --out.")
     flags.add_argument("--preset", type=str, default=None, help=f"Settings by name: {', '.join(sorted(presets()))}.")
+    flags.add_argument("--estimate", type=bool, default=False, nargs="?", const=True, help="Tell what the run will "
+                       "need (memory, time, disk) from a few steps, and train nothing.")  # fmt: skip
     flags.add_argument("--config", action="config", help="Settings from a YAML file.")
     flags.add_class_arguments(TrainSettings, skip={"settings"})
     for name, method in METHODS.items():

@@ -1,6 +1,5 @@
 """A run that takes part in a comparison."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from candi.errors import UserError
 from candi.evaluation.card import Point
 from candi.files import sha256
 from candi.loading import locate
+from candi.machine import memory
 from candi.methods.base import Method
 from candi.model import CONFIG, TOKENIZER, WEIGHTS
 
@@ -82,12 +82,8 @@ class Contestant:
     def batch(self, length: int, most: int, device: torch.device) -> int:
         """As many sequences as half of the memory surely holds; the same on the same machine."""
         sequence = 160 * length * self.config.model.width  # forty float32 activations of a block at once
-        if device.type == "cuda":
-            memory = torch.cuda.get_device_properties(device).total_memory
-        else:
-            memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-            most = min(most, _MOST_ON_A_CPU)
-        return max(1, min(most, memory // 2 // sequence))
+        most = most if device.type == "cuda" else min(most, _MOST_ON_A_CPU)
+        return max(1, min(most, memory(device) // 2 // sequence))
 
 
 def contestants(sources: Sequence[str]) -> list[Contestant]:

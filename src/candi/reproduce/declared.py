@@ -49,6 +49,11 @@ class Claim:
     level: bool = False
     steps: list[int] = field(default_factory=list)
 
+    @property
+    def runs(self) -> set[str]:
+        """Those that it compares, whatever the options of their curves."""
+        return {self.first.partition(" (")[0], self.second.partition(" (")[0]}
+
 
 @dataclass(frozen=True)
 class Overview:
@@ -157,9 +162,9 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
         if claim.sweep not in file.sweeps:
             raise UserError(f"{where}, claim {number}: {unknown('sweep', claim.sweep, file.sweeps)}")
         runs = from_json(Grid, file.sweeps[claim.sweep], f"{where}, sweep {claim.sweep}").runs
-        for label in (claim.first, claim.second):
-            if label.partition(" (")[0] not in runs:
-                raise UserError(f"{where}, claim {number}: {unknown('run', label, runs)}")
+        for run in sorted(claim.runs):
+            if run not in runs:
+                raise UserError(f"{where}, claim {number}: {unknown('run', run, runs)}")
         if claim.first == claim.second or claim.margin < 0:
             raise UserError(f"{where}, claim {number}: it compares two different curves with a margin of at least 0.")
 

@@ -186,6 +186,7 @@ def _at_scale(name: str, scale: str, file: File, where: str) -> Experiment:
             claim
             for number, values in enumerate(file.claims, 1)
             if (claim := from_json(Claim, values, f"{where}, claim {number}")).sweep in grids
+            and claim.runs <= set(size.runs)
         ],
     )  # fmt: skip
 

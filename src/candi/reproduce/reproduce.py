@@ -166,7 +166,6 @@ class Reproduction:
     def _sweep(self, run: str, name: str, plan: str) -> None:
         grid = self.experiment.grids[name]
         say(f"{run}: {grid.title}")
-        start = time.monotonic()
         sweeps = [Sweep(settings) for settings in self._settings(run, grid)]
         lines = [line for sweep in sweeps for line in sweep.go()]
         if grid.property is None or HAS_RDKIT:
@@ -175,8 +174,8 @@ class Reproduction:
         else:  # measured later, where there is RDKit
             self.kept.set_aside(run, name, sweeps)
             stage = f"samples {name}"
-        stamp = self._stamp(time.monotonic() - start)
-        self.kept.record(stage, run, plan, **stamp, points=len(lines), each=_each(sweeps))
+        each, total = _times(sweeps)
+        self.kept.record(stage, run, plan, **self._stamp(total), points=len(lines), each=each)
 
     def _settings(self, run: str, grid: Grid) -> list[SweepSettings]:
         """One for each way that the run is guided."""
@@ -236,16 +235,19 @@ class Reproduction:
         }
 
 
-def _each(sweeps: Sequence[Sweep]) -> list[dict[str, Any]]:
-    """How long one sample took, for each number of steps and each classifier: the median over points."""
+def _times(sweeps: Sequence[Sweep]) -> tuple[list[dict[str, Any]], float]:
+    """Of one sample, for each number of steps and each classifier: the median over points. And of all samples together,
+    in whichever command they were made."""
     found: dict[tuple[int, str | None], list[float]] = {}
+    total = 0.0
     for sweep in sweeps:
         for _, point in sweep.points:
             by = point.guidance["classifier"] if point.guidance else None
             seconds = Samples.read(sweep.sample_file(point)).seconds
             if seconds is not None:  # samples of an earlier version do not tell
                 found.setdefault((point.steps, by), []).append(seconds)
-    return [{"steps": steps, "by": by, "seconds": median(some)} for (steps, by), some in found.items()]
+                total += point.n * seconds
+    return [{"steps": steps, "by": by, "seconds": median(some)} for (steps, by), some in found.items()], total
 
 
 def _check_steps(folder: Path, step: int, steps: int) -> None:

@@ -69,6 +69,12 @@ class Learner:
         self.ema.update(step)
         return Outcome(total, gathered(norm))
 
+    def forget(self) -> None:
+        """Let go of what a step that was given up has left behind."""
+        self.optimizer.zero_grad()
+        if self.fabric.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     @torch.no_grad()
     def validate(self, micro_batches: Iterable[MicroBatch]) -> tuple[Tensor, Tensor]:
         """Sum and count of this process's losses under the averaged weights."""

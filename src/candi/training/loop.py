@@ -48,18 +48,9 @@ def train(settings: TrainSettings) -> Path:
     try:
         if rank_zero_only.rank == 0:  # type: ignore[attr-defined]
             # before other processes exist, so that a mistake is told once, and before anything is written
-            run.check(settings, corpus)
-            kept = run.folder / TOKENIZER
-            tokenizer = (
-                Tokenizer.load(kept)
-                if kept.exists()
-                else load_tokenizer(settings.tokenizer, corpus, cache, settings.skip_bad)
-            )
-            sequences(settings, corpus, tokenizer, cache)
-            assert settings.settings is not None
-            settings.settings.build(Codebook(tokenizer.vocab_size, 2))  # a method may refuse its settings here
+            tokenizer = checked(settings, run, corpus, cache)
             run.claim(settings, corpus)
-            write_text(kept, tokenizer.json)
+            write_text(run.folder / TOKENIZER, tokenizer.json)
         fabric.launch()
         fabric.barrier()
         tokenizer = Tokenizer.load(run.folder / TOKENIZER)
@@ -71,6 +62,19 @@ def train(settings: TrainSettings) -> Path:
         ) from error
     finally:
         run.release()
+
+
+def checked(settings: TrainSettings, run: Run, corpus: Corpus, cache: Path) -> Tokenizer:
+    """The tokenizer of a run that can be begun or continued, its data tokenized; nothing is written to its folder."""
+    run.check(settings, corpus)
+    kept = run.folder / TOKENIZER
+    tokenizer = (
+        Tokenizer.load(kept) if kept.exists() else load_tokenizer(settings.tokenizer, corpus, cache, settings.skip_bad)
+    )
+    sequences(settings, corpus, tokenizer, cache)
+    assert settings.settings is not None
+    settings.settings.build(Codebook(tokenizer.vocab_size, 2))  # a method may refuse its settings here
+    return tokenizer
 
 
 def _newest(run: Run) -> str:
@@ -117,6 +121,7 @@ class Training:
         self.learner = Learner(denoiser, settings, self.fabric)
         self.loss_sum = torch.zeros((), device=self.fabric.device)
         self.bad_step = torch.full((), -1.0, device=self.fabric.device)
+        self.micro_batch = settings.micro_batch or settings.batch // self.fabric.world_size
 
     def go(self) -> Path:
         with Display(self.settings.steps, silent=not self.fabric.is_global_zero) as display:
@@ -139,12 +144,11 @@ class Training:
 
     def _steps(self, display: Display, metrics: Metrics | None, interrupt: Interrupt) -> None:
         settings, progress = self.settings, self.progress
-        feed = self._feed(self.windows)
         begun = time.monotonic() - progress.seconds
         logged, logged_at = progress.step, time.monotonic()
         stopped = False
         while not (stopped or self._finished()):
-            outcome = self._update(feed)
+            outcome = self.update(display)
             stopped = self._agree(time.monotonic() - begun, interrupt)
             display.advance(progress.step)
             last = self._finished()
@@ -164,17 +168,39 @@ class Training:
             if last or stopped or progress.step % settings.checkpoint_every == 0:
                 self._save()
 
-    def _update(self, feed: Feed) -> Outcome:
+    def update(self, display: Display) -> Outcome:
+        """One step, with as many sequences at once as memory holds."""
         step = self.progress.step
-        # dropout alone uses the global generator; it too starts anew each step
-        torch.manual_seed(derive(self.settings.seed, "dropout", step, self.fabric.global_rank))
-        outcome = self.learner.update(step, feed.step(step))
+        while (outcome := self._attempt(step)) is None:
+            display.say(self._less_at_once())
         self.progress.step += 1
         self.progress.loss_count += 1
         self.loss_sum += outcome.loss
         finite = torch.isfinite(outcome.loss) & torch.isfinite(outcome.gradient_norm)
         self.bad_step = torch.where((self.bad_step < 0) & ~finite, float(step + 1), self.bad_step)
         return outcome
+
+    def _attempt(self, step: int) -> Outcome | None:
+        """None where memory does not suffice; the step can be tried again from its beginning."""
+        # dropout alone uses the global generator; it too starts anew each step
+        torch.manual_seed(derive(self.settings.seed, "dropout", step, self.fabric.global_rank))
+        try:
+            return self.learner.update(step, self._feed(self.windows).step(step))
+        except RuntimeError as error:
+            if isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error):
+                return None
+            raise
+
+    def _less_at_once(self) -> str:
+        """The next smaller micro-batches that a batch can be cut into, or a refusal."""
+        share, before = self.settings.batch // self.fabric.world_size, self.micro_batch
+        smaller = max((size for size in range(1, before) if share % size == 0), default=0)
+        advice = "Give less --length or a smaller --model" if not smaller else f"Give --micro_batch {smaller}"
+        if not smaller or self.fabric.world_size > 1:  # several devices would have to agree
+            raise UserError(f"{before} sequences at once are too many for the memory of the device. {advice}.")
+        self.micro_batch = smaller
+        self.learner.forget()
+        return f"{before} sequences at once are too many for the memory of the device; going on with {smaller}."
 
     def _agree(self, seconds: float, interrupt: Interrupt) -> bool:
         """All processes share the first one's clock and any one's wish to stop; several meet for it now and then."""
@@ -260,7 +286,7 @@ class Training:
         return Feed(
             windows=windows,
             batch=settings.batch,
-            micro_batch=settings.micro_batch or settings.batch // fabric.world_size,
+            micro_batch=self.micro_batch,
             seed=settings.seed,
             rank=fabric.global_rank,
             world=fabric.world_size,

@@ -39,7 +39,8 @@ class TrainSettings:
         steps: Optimizer steps. More of them continue a run; a cool-down or curriculum is measured against them.
         minutes: Stop after this much training time, if the steps are not done before.
         batch: Sequences in a step, over all devices.
-        micro_batch: Sequences on one device at once; smaller ones are accumulated. By default all of its share.
+        micro_batch: Sequences on one device at once; smaller ones are accumulated. By default all of its share, or what
+            the memory of a single GPU holds of it.
         seed: Decides the weights at the start, the order of the data and all noise.
         learning_rate: Of AdamW, constant after the warm-up.
         warmup: Steps in which the learning rate rises from 0.

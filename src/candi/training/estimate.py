@@ -1,0 +1,84 @@
+"""What a run will need, measured: a few of its steps are made, and nothing is kept of them."""
+
+import time
+from dataclasses import dataclass
+
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+
+from candi.data.cache import default_folder
+from candi.data.corpus import Corpus
+from candi.machine import memory, memory_used
+from candi.training.devices import connect
+from candi.training.display import Display
+from candi.training.loop import Training, checked
+from candi.training.run import Run
+from candi.training.settings import TrainSettings
+from candi.training.sources import sequences
+
+_SECONDS, _STEPS = 5.0, 20  # steps are timed for so long, or so many
+_COPIES = 4  # of every weight in a checkpoint: itself, its average, two moments
+_GIB, _MB = 2**30, 1e6
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """`first` and `each` are the seconds of the first step and of any later one; `memory` is bytes at the peak."""
+
+    parameters: int
+    first: float
+    each: float
+    memory: int
+    memory_there: int
+    checkpoint: int
+    micro_batch: int
+
+    def told(self, settings: TrainSettings, size: str) -> str:
+        tokens = settings.batch * settings.length
+        total = self.first + (settings.steps - 1) * self.each
+        return "\n".join([
+            f"network     {self.parameters / 1e6:.1f}M parameters",
+            f"data        {size}; {settings.steps * tokens / 1e6:,.1f}M tokens will be seen",
+            f"memory      {self.memory / _GIB:.1f} of {self.memory_there / _GIB:.1f} GiB at the peak, "
+            f"{self.micro_batch} sequences at once",
+            f"time        {self.each:.2f} s a step ({tokens / self.each:,.0f} tokens/s), the first {self.first:.1f} s; "
+            f"{_duration(total)} for {settings.steps:,} steps, validation and samples not counted",
+            f"disk        {self.checkpoint / _MB:,.0f} MB a checkpoint, {settings.keep} kept",
+        ])  # fmt: skip
+
+
+def estimate(settings: TrainSettings) -> Estimate | None:
+    """Print what the run will need. None for all processes but the first."""
+    run, fabric = Run(settings.out), connect(settings)
+    corpus, cache = Corpus(settings.data, settings.text_field), settings.cache or default_folder()
+    if rank_zero_only.rank == 0:  # type: ignore[attr-defined]
+        checked(settings, run, corpus, cache)
+    fabric.launch()
+    fabric.barrier()
+    tokenizer = checked(settings, run, corpus, cache)
+    windows, _ = sequences(settings, corpus, tokenizer, cache)
+    training = Training(settings, fabric, run, tokenizer, windows, None)
+    with Display(settings.steps, silent=not fabric.is_global_zero) as display:
+        seconds = [_timed(training, display)]
+        while len(seconds) <= _STEPS and sum(seconds[1:]) < _SECONDS:
+            seconds.append(_timed(training, display))
+            fabric.barrier()
+    if not fabric.is_global_zero:
+        return None
+    each = sum(seconds[1:]) / len(seconds[1:])
+    found = Estimate(training.size, seconds[0], each, memory_used(fabric.device), memory(fabric.device),
+                     4 * _COPIES * training.size, training.micro_batch)  # fmt: skip
+    print(found.told(settings, windows.size))
+    return found
+
+
+def _timed(training: Training, display: Display) -> float:
+    begun = time.monotonic()
+    float(training.update(display).loss)  # waits for the device
+    return time.monotonic() - begun
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
