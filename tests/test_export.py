@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import candi
 from candi.cli import main
@@ -135,3 +135,28 @@ def test_words_are_packed_as_a_filter(run, tmp_path):
     known = WordFilter.read(tmp_path / "x" / "words.bloom")
     assert "the" in known
     assert "zqxjkv" not in known
+
+
+def test_a_packed_model_is_held_against_its_card(packed, tmp_path, capsys):
+    """Another file of weights is refused when it is loaded; another tokenizer or configuration by the loss."""
+    main(["models", str(packed), "--check"])
+    loss = json.loads((packed / "card.json").read_text())["check"]["loss"]
+    assert f"weights and loss ({loss:.5f} nats) are those of its card" in capsys.readouterr().out
+    other = shutil.copytree(packed, tmp_path / "other")
+    weights = load_file(other / "model.safetensors")
+    save_file({name: tensor + 0.01 for name, tensor in weights.items()}, other / "model.safetensors")
+    with pytest.raises(UserError, match="SHA-256 differs"):
+        candi.load(other, "cpu")
+    mixed = shutil.copytree(packed, tmp_path / "mixed")
+    config = json.loads((mixed / "config.json").read_text())
+    config["candi"]["mask_power"] = 2.0
+    (mixed / "config.json").write_text(json.dumps(config))
+    with pytest.raises(SystemExit):
+        main(["models", str(mixed), "--check"])
+    assert f"where its card says {loss:.5f}" in capsys.readouterr().err
+    card = json.loads((mixed / "card.json").read_text())
+    del card["check"]
+    (mixed / "card.json").write_text(json.dumps(card))
+    with pytest.raises(SystemExit):
+        main(["models", str(mixed), "--check"])
+    assert "tells of no loss" in capsys.readouterr().err

@@ -49,6 +49,12 @@ def test_cards_tell_the_truth(name):
     assert len(chosen) == 1  # what it recommends is what was measured
 
 
+def test_they_are_what_their_cards_say(capsys):
+    main(["models", "--check"])
+    told = capsys.readouterr().out
+    assert all(f"{name}: weights and loss (" in told for name in shipped())
+
+
 def test_they_are_listed_and_sampled_by_name(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main(["models"])

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from candi.config import read_json
 from candi.data.corpus import Corpus
 from candi.errors import UserError
+from candi.evaluation.known_loss import known_loss
 from candi.evaluation.table import Line, read_lines
 from candi.evaluation.wordfilter import WordFilter
 from candi.evaluation.words import words_of
@@ -28,6 +29,7 @@ from candi.shipped import CARD, CLASSIFIERS, WORDS
 from candi.training.classifier import QUALITY, Quality, check_classifier, load_classifier
 
 README = "README.md"
+_LENGTH = 64  # of the text by which a model is told to be itself
 _ABOUT = ("title", "data", "licence")
 _TRAINING = {"steps", "batch", "length", "tokens", "minutes", "valid_loss", "device", "torch"}
 _SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecules", "unique_molecules")
@@ -85,6 +87,9 @@ def export(
             "classifiers": {path.name: _classifier(path) for path in sorted((new / CLASSIFIERS).glob("*"))},
             "measures": [_measured(line) for line in lines] or before["measures"],
         }
+        packed = read_model(new)
+        text = packed.generate(**advice, length=None if packed.tokenizer.pad else min(_LENGTH, model.config.length))[0]
+        card["check"] = {"text": text, "loss": known_loss(packed, text)}
         write_text(new / CARD, json.dumps(card, indent=1) + "\n")
         write_text(new / README, model_card(card, read_json(new / CONFIG)))
         for file in new.rglob("*.safetensors"):

@@ -23,7 +23,7 @@ from candi.rng import Rng, derive
 from candi.sampling.causal import Remembering
 from candi.sampling.engine import Engine
 from candi.sampling.walk import Denoise, stepper, walk
-from candi.shipped import CARD, recommended
+from candi.shipped import CARD, check_weights, recommended
 from candi.state import State
 from candi.types import Mask, Tokens
 
@@ -251,10 +251,11 @@ def write_model(folder: Path, weights: dict[str, Tensor], tokenizer: Tokenizer, 
 
 def read_model(folder: Path, device: torch.device | str = "cpu") -> Model:
     config = ModelConfig.from_json(read_json(folder / CONFIG), str(folder / CONFIG))
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
+    tokenizer, advice = Tokenizer.load(folder / TOKENIZER), recommended(folder)
+    check_weights(folder, folder / WEIGHTS)
     denoiser = Denoiser.build(config.vocab_size, config.model, config.settings, config.classes)
     load_weights(denoiser, folder / WEIGHTS)
-    return Model(denoiser.to(device), tokenizer, config, recommended(folder))
+    return Model(denoiser.to(device), tokenizer, config, advice)
 
 
 def load_weights(denoiser: Denoiser, path: Path) -> None:

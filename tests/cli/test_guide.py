@@ -113,7 +113,7 @@ def test_the_card_tells_of_classifiers_and_of_what_guidance_does(place, tmp_path
     main(["export", str(place / "candi"), "--out", str(packed), "--classifiers", f"rings={place / 'clean'}"])
     judge = packed / "classifiers" / "rings"
     main(["frontier", str(packed), "--out", str(tmp_path / "sweep"), "--molecules", "rings", "--steps", "8",
-          "--temperatures", "0.8", "--classifier", str(judge), "--weights", "0,8", "--n", "16",
+          "--temperatures", "0.8", "--classifier", "rings", "--weights", "0,8", "--n", "16",
           "--device", "cpu"])  # fmt: skip
     points = tmp_path / "sweep" / "points.jsonl"
     main(["export", str(packed), "--out", str(again), "--points", f"{points},{points}"])

@@ -45,7 +45,8 @@ def run(arguments: Sequence[str]) -> None:
         "--classifier",
         type=str | None,
         default=None,
-        help="Guide by a classifier; of a list each run takes one that fits.",
+        help="Guide by a classifier: a folder, or the property of one that came with the run; of a list each run takes "
+        "one that fits.",
     )
     flags.add_argument("--target", type=int, default=1, help="The label that is wanted of it.")
     flags.add_argument("--label", type=int | None, default=None, help="Ask runs that know labels for one.")

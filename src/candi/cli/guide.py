@@ -24,7 +24,7 @@ from candi.loading import load, locate
 from candi.model import Model
 from candi.nets.classifier import Classifier
 from candi.report.molecules import Drawn, write_page, write_sdf, write_table
-from candi.shipped import CLASSIFIERS
+from candi.shipped import CLASSIFIERS, classifier_of
 from candi.training.classifier import ClassifierConfig, check_classifier, load_classifier
 from candi.training.run import SETTINGS
 
@@ -70,6 +70,8 @@ def run(arguments: Sequence[str]) -> None:
             raise unknown("property", name, PROPERTIES)
     if given.property is not None:
         given.classifier = _packed(given)
+    elif given.classifier is not None:
+        given.classifier = classifier_of(locate(given.run), given.classifier)
     _check(given)
     model = load(given.run, given.device)
     if model.tokenizer.pad is None:
@@ -136,9 +138,8 @@ def _liked(model: Model, network: Classifier, target: int, samples: Sequence[str
     """p(y | x) of each sample as it was written."""
     judge, length, found = network.log_probability(target), model.config.length, []
     for text in samples:
-        row = model.tokenizer.row(text, length)
-        row = model.tokenizer.row(text, length + 2) if row is None else row  # without room for a begin and an end
-        inputs = F.one_hot(torch.from_numpy(np.asarray(row))[None], network.symbols).float().to(model.device)
+        row = model.tokenizer.whole_row(text, length)
+        inputs = F.one_hot(torch.from_numpy(row)[None], network.symbols).float().to(model.device)
         found.append(float(judge(inputs, torch.zeros(1, device=model.device)).exp()))
     return found
 

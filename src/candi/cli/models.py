@@ -1,6 +1,7 @@
 """candi models"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -8,19 +9,26 @@ from rich.table import Table
 from candi.cli.parsing import parse, parser
 from candi.config import read_json
 from candi.errors import unknown
+from candi.evaluation.known_loss import confirm
 from candi.export import README
 from candi.shipped import CARD, shipped
 
 
 def run(arguments: Sequence[str]) -> None:
     flags = parser("models", "[NAME]", "The models that ship with the package, or the card of one of them.")
-    flags.add_argument("name", type=str | None, nargs="?", default=None, help="Of the model whose card is shown.")
+    flags.add_argument("name", type=str | None, nargs="?", default=None, help="Of the model whose card is shown, or "
+                       "the folder of one that was packed.")  # fmt: skip
+    flags.add_argument("--check", type=bool, default=False, nargs="?", const=True, help="Hold models against their "
+                       "cards: hash of the weights, loss of a known text.")  # fmt: skip
     given = parse(flags, arguments)
     known = shipped()
+    chosen = known if given.name is None else {given.name: _folder(given.name, known)}
+    if given.check:
+        for name, folder in chosen.items():
+            print(f"{name}: weights and loss ({confirm(folder):.5f} nats) are those of its card.")
+        return
     if given.name is not None:
-        if given.name not in known:
-            raise unknown("model", given.name, known)
-        print((known[given.name] / README).read_text(encoding="utf-8"), end="")
+        print((chosen[given.name] / README).read_text(encoding="utf-8"), end="")
         return
     table = Table(box=None, pad_edge=False)
     for head in ("name", "what", "parameters", "MB", "recommended"):
@@ -34,3 +42,11 @@ def run(arguments: Sequence[str]) -> None:
         console = Console(highlight=False, width=160)
     console.print(table)
     print("\ncandi sample NAME writes samples; candi models NAME shows a model's card.")
+
+
+def _folder(name: str, known: Mapping[str, Path]) -> Path:
+    if name in known:
+        return known[name]
+    if not all((Path(name) / file).is_file() for file in (CARD, README)):
+        raise unknown("model", name, known)
+    return Path(name)

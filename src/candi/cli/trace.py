@@ -11,10 +11,11 @@ from candi.cli.parsing import parse, parser
 from candi.cli.walking import WALK, add_walk, method_options
 from candi.errors import UserError
 from candi.guidance import Guidance, guide_for
-from candi.loading import load
+from candi.loading import load, locate
 from candi.model import Model
 from candi.report.trace import Panel, write_page
 from candi.sampling.trace import trace
+from candi.shipped import classifier_of
 from candi.training.classifier import check_classifier, load_classifier
 
 
@@ -24,7 +25,8 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--out", type=Path, default=Path("trace.html"), help="The page.")
     add_walk(flags)
     flags.add_argument("--alternatives", type=int, default=5, help="Tokens shown for each position.")
-    flags.add_argument("--classifier", type=str | None, default=None, help="Guided by it, beside unguided.")
+    flags.add_argument("--classifier", type=str | None, default=None, help="Guided by it, beside unguided: a folder, "
+                       "or the property of one that came with the model.")  # fmt: skip
     flags.add_argument("--target", type=int, default=1, help="The label that is wanted of it.")
     flags.add_argument("--weight", type=float, default=1.0, help="How much the classifier counts.")
     flags.add_argument("--reveal", type=float, default=0.0, help="How much it tilts revealed tokens.")
@@ -61,7 +63,8 @@ def _panel(given: Namespace, run: str, model: Model, guided: bool = False) -> Pa
 
 
 def _guide(given: Namespace, model: Model) -> Guidance:
-    network, config = load_classifier(given.classifier, model.device)
+    source = classifier_of(locate(given.runs[0]), given.classifier)
+    network, config = load_classifier(source, model.device)
     method = model.denoiser.method
-    check_classifier(config, given.classifier, method, model.config.method, model.tokenizer.fingerprint)
+    check_classifier(config, source, method, model.config.method, model.tokenizer.fingerprint)
     return guide_for(method, network.log_probability(given.target), given.weight, reveal=given.reveal)

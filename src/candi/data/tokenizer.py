@@ -161,6 +161,12 @@ class Tokenizer:
             return None
         return np.concatenate([[self.begin], ids, [self.end], [self.pad] * (length - len(ids) - 2)]).astype(np.int64)
 
+    def whole_row(self, text: str, length: int) -> NDArray[np.int64]:
+        """A row, of a few tokens more where a sample has filled it without room for <bos> and <eos>."""
+        row = self.row(text, max(length, len(self.encode(text)) + 2))
+        assert row is not None
+        return row
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each token as text of its own, for showing positions one by one."""
         return [self.backend.decode([i], skip_special_tokens=True) for i in ids]

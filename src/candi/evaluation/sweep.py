@@ -29,6 +29,7 @@ from candi.evaluation.words import WordList, word_list
 from candi.guidance import Guidance, guide_for
 from candi.loading import device_named
 from candi.model import PRECISIONS, Model, read_model
+from candi.shipped import classifier_of
 from candi.training.classifier import check_classifier, classifier_content, load_classifier
 
 POINTS = "points.jsonl"
@@ -161,7 +162,8 @@ class Sweep:
         return [{**judge, "weight": weight} for weight in self.settings.weights]
 
     def _classifier(self, one: Contestant) -> str:
-        for index, name in enumerate(self.settings.classifiers):
+        for index, source in enumerate(self.settings.classifiers):
+            name = classifier_of(one.folder, source)
             try:
                 config = load_classifier(name, torch.device("cpu"))[1]
                 check_classifier(config, name, one.method, one.config.method, one.tokenizer)
