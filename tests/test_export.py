@@ -160,3 +160,15 @@ def test_a_packed_model_is_held_against_its_card(packed, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["models", str(mixed), "--check"])
     assert "tells of no loss" in capsys.readouterr().err
+
+
+def test_packing_again_keeps_what_was_recommended_and_tells_the_loss_of_these_weights(run, packed, tmp_path):
+    again = export(str(packed), tmp_path / "again", {}, recommended={"temperature": 0.8})
+    advice = json.loads((again / "card.json").read_text())["recommended"]
+    assert advice == {"steps": 3, "temperature": 0.8, "inference": "approximate"}
+    other = shutil.copytree(run, tmp_path / "run")
+    told = json.loads((packed / "card.json").read_text())["training"]["valid_loss"]
+    with (other / "metrics.csv").open("a") as file:  # of steps that were lost with a machine
+        file.write("25,1.0,99.0,0.001,1.0,1.0,1.0\n")
+    card = json.loads((export(str(other), tmp_path / "packed", {}) / "card.json").read_text())
+    assert card["training"]["valid_loss"] == told != 99.0

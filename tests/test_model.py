@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 import candi
 from candi.errors import UserError
+from candi.loading import locate
 from tests.training.runs import train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -185,3 +186,12 @@ def test_a_damaged_newest_checkpoint_is_passed_over(run, tmp_path, capsys):
     newest.write_bytes(newest.read_bytes()[:-1])
     candi.load(tmp_path / "run")
     assert "step-00000020 is damaged" in capsys.readouterr().err
+
+
+def test_what_belongs_to_a_model_comes_with_it_from_the_hub(model, tmp_path, monkeypatch):
+    model.save_pretrained(tmp_path / "saved")
+    asked = {}
+    download = lambda name, **options: asked.update(options) or str(tmp_path / "saved")  # noqa: E731
+    monkeypatch.setattr("candi.loading.snapshot_download", download)
+    locate("hf:someone/model")
+    assert {"card.json", "words.bloom", "classifiers/**"} <= set(asked["allow_patterns"])

@@ -26,7 +26,7 @@ from candi.nets.transformer import parameter_count
 from candi.report.model_card import model_card
 from candi.sampling.walk import stepper
 from candi.shipped import CARD, CLASSIFIERS, WORDS
-from candi.training.classifier import QUALITY, Quality, check_classifier, load_classifier
+from candi.training.classifier import QUALITY, Quality, check_classifier, classifier_steps, load_classifier
 
 README = "README.md"
 _LENGTH = 64  # of the text by which a model is told to be itself
@@ -47,7 +47,7 @@ def export(
     folder = locate(source)
     model = read_model(folder)
     before = _card(folder)
-    advice = dict(recommended or before["recommended"])
+    advice = {**before["recommended"], **(recommended or {})}
     _check_advice(model, advice)
     _check_place(out)
     lines = [line for path in points for line in read_lines(path)]
@@ -139,7 +139,8 @@ def _pack_classifier(source: str, out: Path, model: Model) -> None:
     out.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.to(torch.bfloat16) for name, tensor in network.state_dict().items()}, out / WEIGHTS)
     write_text(out / CONFIG, json.dumps(asdict(config), indent=1) + "\n")
-    if (quality := Quality.read(source)) is not None:
+    quality = Quality.read(source)
+    if quality is not None and classifier_steps(source) in (None, quality.steps):  # of these weights
         write_text(out / QUALITY, json.dumps(asdict(quality)) + "\n")
 
 
@@ -151,6 +152,7 @@ def _classifier(folder: Path) -> dict[str, Any]:
         "label": config.label,
         "threshold": config.threshold,
         "kind": config.kind,
+        "noise": config.noise,
         "parameters": parameter_count(network),
         "bytes": (folder / WEIGHTS).stat().st_size,
         "sha256": sha256(folder / WEIGHTS),
@@ -167,7 +169,8 @@ def _training(run: Path, checkpoint: Path) -> dict[str, Any]:
     settings = record["settings"]
     where = record.get("machine", {"device": "an unknown machine", "torch": "of unknown version"})  # of older runs
     with (run / "metrics.csv").open(encoding="utf-8") as file:
-        losses = [float(row["valid_loss"]) for row in csv.DictReader(file) if row["valid_loss"]]
+        rows = [row for row in csv.DictReader(file) if int(row["step"]) <= progress["step"]]
+    losses = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
     return {
         "steps": progress["step"],
         "batch": settings["batch"],

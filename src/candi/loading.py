@@ -9,7 +9,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from candi.errors import UserError
 from candi.model import CONFIG, TOKENIZER, WEIGHTS, Model, read_model
-from candi.shipped import CARD, CLASSIFIERS, shipped
+from candi.shipped import CARD, CLASSIFIERS, WORDS, shipped
 from candi.training import checkpoint
 
 _HUB = "hf:"
@@ -30,7 +30,9 @@ def locate(source: str) -> Path:
         return find(Path(source).expanduser())
     name = source.removeprefix(_HUB)
     try:
-        return Path(snapshot_download(name, allow_patterns=[WEIGHTS, CONFIG, TOKENIZER, CARD, f"{CLASSIFIERS}/**"]))
+        return Path(
+            snapshot_download(name, allow_patterns=[WEIGHTS, CONFIG, TOKENIZER, CARD, WORDS, f"{CLASSIFIERS}/**"])
+        )
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise _unreachable(name, error) from None
 

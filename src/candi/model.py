@@ -121,6 +121,7 @@ class Model(
         `options` are those of the method's step, such as solver="euler" or inference="approximate".
         """
         method = self.denoiser.method
+        asked = any(value is not None for value in options.values())
         settled = self.settled(steps=steps, temperature=temperature, **options)
         steps, temperature, options = settled.pop("steps"), settled.pop("temperature"), settled
         assert steps is not None
@@ -137,7 +138,7 @@ class Model(
         if guide is not None:
             plain = step
             denoise, step = guide.over(method, denoise, step)
-            if step is not plain and any(value is not None for value in options.values()):
+            if step is not plain and asked:  # what the model recommends is no wish of anybody
                 raise UserError("Discrete guidance has a step of its own; leave out the sampling options.")
         denoise = denoise if seen is None else _told(denoise, seen)
         canvas = self.canvas(length, prompt, infill, blank)

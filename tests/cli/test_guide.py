@@ -2,12 +2,13 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
 
-from candi.cli import main
+from candi.cli import evaluate, frontier, main
 from candi.data.corpus import Corpus
 from candi.errors import UserError
 from candi.evaluation.molecules import molecules
@@ -251,6 +252,88 @@ def test_mistakes_are_told_in_a_sentence(place, tmp_path, capsys):
     )
     train_here(tmp_path / "text", steps=2)
     assert "was not trained on molecules" in _refused(capsys, "guide", tmp_path / "text", "--label", "1")
+
+
+def test_a_model_that_recommends_options_can_be_guided_by_a_step_of_its_own(place, tmp_path, capsys):
+    packed = tmp_path / "masked"
+    main(["export", str(place / "mdlm"), "--out", str(packed), "--classifiers", f"rings={place / 'noisy'}", "--order",
+          "confidence", "--steps", "6"])  # fmt: skip
+    assert "They read molecules under the model's own noise." in (packed / "README.md").read_text()
+    guided = [
+        "guide",
+        str(packed),
+        "--property",
+        "rings",
+        "--n",
+        "8",
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    main(guided)
+    assert "6 steps" in (tmp_path / "out" / "molecules.html").read_text()
+    assert "a step of its own" in _refused(capsys, *guided, "--order", "random")
+
+
+def test_likelihoods_of_molecules_are_those_of_whole_rows(place, monkeypatch):
+    seen = {}
+    whole = evaluate.likelihood
+    told = lambda model, rows, **more: seen.update(rows=rows) or whole(model, rows, **more)  # noqa: E731
+    monkeypatch.setattr(evaluate, "likelihood", told)
+    main(["evaluate", str(place / "mdlm"), "--data", str(place / "some.smi"), "--sequences", "20", "--device", "cpu"])
+    tokenizer = load(place / "mdlm", "cpu").tokenizer
+    molecules_there = {line.strip() for line in (place / "some.smi").read_text().splitlines()}
+    assert len(seen["rows"]) == 20
+    assert {row[0] for row in seen["rows"].tolist()} == {tokenizer.begin}
+    assert {tokenizer.decode(row) for row in seen["rows"].tolist()} <= molecules_there
+
+
+def test_points_that_were_guided_to_less_are_compared_as_such(place, monkeypatch, capsys):
+    seen = []
+    whole = frontier.compare
+    monkeypatch.setattr(frontier, "compare", lambda lines, axes: seen.append(axes.less) or whole(lines, axes))
+    for target in ("0", "1"):
+        main(["frontier", str(place / "candi"), "--out", str(place / f"to{target}"), "--molecules", "rings", "--steps",
+              "2", "--temperatures", "1", "--classifier", str(place / "clean"), "--weights", "0,3", "--n", "8",
+              "--target", target, "--device", "cpu"])  # fmt: skip
+    points = [str(place / f"to{target}" / "points.jsonl") for target in ("0", "1")]
+    main(["frontier", points[0], "--quality", "property", "--out", str(place / "again")])
+    assert seen == [True, False, True]
+    both = _refused(capsys, "frontier", *points, "--quality", "property", "--out", place / "again")
+    assert "compare them by themselves" in both
+    assert "cannot be written" in _refused(capsys, "frontier", points[0], "--quality", "property", "--out",
+                                           place / "some.smi")  # fmt: skip
+
+
+def test_a_column_is_not_held_against_what_rdkit_computes(place, tmp_path, capsys):
+    """A table's own `weight`, which is no molecular weight."""
+    molecules_there = (place / "some.smi").read_text().split()
+    rows = [f"{text},{len(text)}" for text in molecules_there]
+    (tmp_path / "own.csv").write_text("\n".join(["text,weight", *rows]) + "\n")
+    main(["train-classifier", str(place / "candi"), "--data", str(tmp_path / "own.csv"), "--label", "weight>=5",
+          "--steps", "5", "--model.width", "16", "--model.blocks", "1", "--device", "cpu", "--out",
+          str(tmp_path / "own")])  # fmt: skip
+    capsys.readouterr()
+    main(["guide", str(place / "candi"), "--classifier", str(tmp_path / "own"), "--n", "8", "--steps", "4", "--device",
+          "cpu", "--out", str(tmp_path / "out")])  # fmt: skip
+    assert "of at least" not in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_is_told_before_training(place, capsys):
+    told = _refused(capsys, "train-classifier", place / "candi", "--data", place / "some.smi", "--label", "rings>=1",
+                    "--steps", "500000", "--out", place / "some.smi" / "inside")  # fmt: skip
+    assert "Reading or writing failed" in told
+
+
+def test_an_area_is_told_of_the_weights_that_it_was_measured_of(place, tmp_path):
+    shutil.copytree(place / "clean", tmp_path / "clean")
+    quality = json.loads((tmp_path / "clean" / "quality.json").read_text())
+    (tmp_path / "clean" / "quality.json").write_text(json.dumps(quality | {"steps": quality["steps"] - 10}))
+    for name, source, area in (("right", place / "clean", quality["area"]), ("wrong", tmp_path / "clean", None)):
+        main(["export", str(place / "candi"), "--out", str(tmp_path / name), "--classifiers", f"rings={source}"])
+        card = json.loads((tmp_path / name / "card.json").read_text())
+        assert card["classifiers"]["rings"]["area"] == area
 
 
 def test_another_vocabulary_is_refused(place, tmp_path):

@@ -116,3 +116,14 @@ def test_empty_text_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("")
     with pytest.raises(UserError, match="no text"):
         load_tokenizer("char", Corpus(str(tmp_path / "a.txt")), tmp_path / "cache")
+
+
+def test_the_beginning_of_a_corpus_is_of_as_many_documents_as_it_takes(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps({"text": text}) for text in ("", "abc", "cab", "bca")) + "\n")
+    tokenizer = Tokenizer.from_spec("char", Corpus(str(path)))
+    assert tokenizer.decode(tokenizer.encode_beginning(Corpus(str(path)), 5)) == "abcca"
+    assert tokenizer.decode(tokenizer.encode_beginning(Corpus(str(path)), 100)) == "abccabbca"
+    (tmp_path / "some.smi").write_text("CCCl\nCCBr\nCO\n")
+    molecules = Tokenizer.from_spec("smiles", Corpus(str(tmp_path / "some.smi")))
+    assert len(molecules.encode_beginning(Corpus(str(tmp_path / "some.smi")), 5)) == 6  # two whole ones

@@ -2,6 +2,7 @@
 
 import gc
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -256,16 +257,34 @@ def test_closing_the_page_frees_the_models(tmp_path):
 def test_theory_and_molecules_refuse_nonsense(shelf):
     assert 'role="alert"' in shown_theory("x", 0.5)
     assert 'role="alert"' in shown_theory(99, 0.5)
-    assert shown_molecules([], 0, "qed") == ""
-    assert "None of the 8 samples" in shown_molecules([8, 0.0, []], 0, "qed")
+    assert shown_molecules([], 0) == ""
+    assert "None of the 8 samples" in shown_molecules([8, 0.0, [], "qed"], 0)
     *_, (told, _) = _make(shelf, "nothing", "nobody", "more", 1, "qed", 4, 1.0, 4, 0, 0)
     assert "no such model" in told
 
 
+def test_classifiers_of_one_rule_are_told_apart(runs, tmp_path):
+    again = shutil.copytree(runs / "rings", tmp_path / "again")
+    shelf = Shelf([str(runs / "mols")], [str(runs / "rings"), str(again)], device="cpu")
+    assert [judge.label for judge in shelf.judges("mols")] == ["rings>=1 (rings)", "rings>=1 (again)"]
+    alone = Shelf([str(runs / "mols")], [str(again)], device="cpu")
+    assert [judge.label for judge in alone.judges("mols")] == ["rings>=1"]
+
+
+def test_the_text_of_a_page_is_what_the_model_wrote(runs, tmp_path):
+    """Byte-level tokens are parts of characters: put together one by one they would be none."""
+    (tmp_path / "text.txt").write_text("é — ü " * 200)
+    train_here(tmp_path / "bytes", data=tmp_path / "text.txt", tokenizer="bpe:257", steps=2)
+    shelf = Shelf([str(tmp_path / "bytes")], device="cpu")
+    *_, (_, text) = _write(shelf, "bytes", "é", "", 2, 1.0, 16, 0)
+    assert text == shelf.model("bytes").generate(prompt="é", steps=2, temperature=1.0, length=16, seed=0)[0]
+    assert text.startswith("é")
+
+
 def test_molecules_are_drawn_from_a_share_of_the_range_on():
     pytest.importorskip("rdkit")
-    made = [4, 0.75, [["CCO", 0.4], ["c1ccccc1", 0.44], ["CC", 0.3]]]
-    whole, best = shown_molecules(made, 0, "qed"), shown_molecules(made, 0.9, "qed")
+    made = [4, 0.75, [["CCO", 0.4], ["c1ccccc1", 0.44], ["CC", 0.3]], "qed"]
+    whole, best = shown_molecules(made, 0), shown_molecules(made, 0.9)
     assert whole.count("<figure>") == 3
     assert best.count("<figure>") == 1
     assert "c1ccccc1" in best

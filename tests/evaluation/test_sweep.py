@@ -17,6 +17,8 @@ from candi.errors import UserError
 from candi.evaluation.contestant import Contestant, contestants
 from candi.evaluation.sweep import Sweep, SweepSettings, _finish_share
 from candi.evaluation.table import read_lines
+from candi.methods import METHODS
+from candi.plugins import load_plugin
 from tests.training.runs import train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -242,3 +244,29 @@ def test_one_point_by_candi_evaluate(runs, capsys):
         with pytest.raises(SystemExit) as exit:
             main([*wrong, "--scorer", "none"])
         assert exit.value.code == 2
+
+
+def test_an_option_that_training_does_not_know_is_the_step_s_own_to_decide(runs, monkeypatch):
+    """A plugin may declare options of its step that are no settings."""
+    one = Contestant.of(str(runs / "candi"))
+    monkeypatch.setattr(one.method, "options", {**one.method.options, "mood": ("calm", "wild")})
+    grid = {"top_k": None, "nucleus": None, "length": None, "seed": 0, "n": 2, "precision": "float32"}
+    (plain,) = one.points([2], [1.0], {}, **grid)
+    assert "mood" not in plain.options
+    assert [point.options["mood"] for point in one.points([2], [1.0], {"mood": ["wild", "calm"]}, **grid)] == [
+        "wild", "calm"
+    ]  # fmt: skip
+
+
+def test_processes_of_a_sweep_know_the_plugins_of_the_first(tmp_path, monkeypatch):
+    monkeypatch.delenv("CANDI_PLUGINS", raising=False)
+    (tmp_path / "mine.py").write_text("from candi.methods import METHODS, MDLM\nMETHODS['mine'] = METHODS['mdlm']\n")
+    load_plugin(str(tmp_path / "mine.py"))
+    try:
+        script = "from candi.plugins import load_inherited; from candi.methods import METHODS; load_inherited(); " \
+                 "print('mine' in METHODS)"  # fmt: skip
+        told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert told.stdout == "True\n"
+    finally:
+        del METHODS["mine"]
+        monkeypatch.delenv("CANDI_PLUGINS")

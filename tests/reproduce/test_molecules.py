@@ -11,9 +11,10 @@ from candi.data.labels import Label
 from candi.evaluation.compare import Axes, compare
 from candi.evaluation.table import read_lines
 from candi.reproduce import reproduce, results
+from candi.reproduce.declared import Grid
 from candi.reproduce.experiment import read
 from candi.reproduce.ledger import Ledger
-from candi.reproduce.page import write
+from candi.reproduce.page import _planned, write
 
 pytest.importorskip("rdkit")
 pytestmark = pytest.mark.usefixtures("cache")
@@ -111,3 +112,21 @@ def test_a_column_of_the_table_goes_before_rdkit(tmp_path):
     assert Label.of("rings>=1").of_corpus(Corpus(str(tmp_path / "t.jsonl")), tmp_path)[0].tolist() == [1, 0]
     assert not Corpus(str(tmp_path / "t.csv")).has("rings")
     assert not Corpus("pydoc").has("qed")
+
+
+def test_points_that_left_the_grid_are_left_out():
+    grid = Grid("x", runs=["a", "b", "c"], options={"order": ["random"]}, steps=[8], temperatures=[1.0],
+                classifiers={"a": ["clean"]}, weights=[0.0, 2.0], reveals=[0.0], labels={"b": 1},
+                label_weights=[1.0])  # fmt: skip
+    card = {"run": "a", "n": 4, "steps_fixed": False, "steps": 8, "temperature": 1.0, "options": {"order": "random"}}
+    by = {"classifier": "clean", "weight": 2.0, "reveal": 0.0, "noise": None}
+    assert _planned({**card, "guidance": by}, grid, 4)
+    assert _planned({**card, "run": "c"}, grid, 4)
+    assert _planned({**card, "run": "b", "guidance": {**by, "classifier": None, "weight": 1.0}}, grid, 4)
+    assert _planned({**card, "guidance": {**by, "noise": "mdlm", "reveal": 1.0}}, grid, 4)
+    for left in (
+        {"guidance": {**by, "weight": 40.0}}, {"guidance": {**by, "reveal": 1.0}}, {"guidance": None},
+        {"guidance": {**by, "classifier": "other"}}, {"guidance": {**by, "classifier": None, "weight": 1.0}},
+        {"guidance": by, "options": {"order": "confidence"}}, {"guidance": by, "steps": 16}, {"guidance": by, "n": 5},
+    ):  # fmt: skip
+        assert not _planned({**card, **left}, grid, 4), left

@@ -232,6 +232,27 @@ def test_what_does_not_decide_the_weights_is_no_part_of_a_plan():
     assert len(set(plans)) == 3
 
 
+def test_a_table_s_own_column_holds_the_text_and_the_words(mine, tmp_path):
+    table = tmp_path / "rows.jsonl"
+    table.write_text("\n".join(json.dumps({"content": "a b b a " * 60}) for _ in range(20)) + "\n")
+    path, values = mine()
+    values["train"]["text_field"] = "content"
+    values["scales"]["toy"]["data"] = str(table)
+    mine()
+    main(["reproduce", path, *_flags(tmp_path)[2:]])
+    (line, *_) = read_lines(tmp_path / "results" / "mine-toy" / "methods.jsonl")
+    assert line["card"]["words"]["words"] == 2  # a and b
+
+
+def test_a_tokenizer_that_is_elsewhere_is_asked_for_before_anything_is_trained(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("some text")
+    with pytest.raises(SystemExit):
+        main(["reproduce", "large", "--scale", "small", "--data", "text.txt", "--scorers", "run:judge"])
+    assert "the tokenizer 'gpt2' is not here; say where it lies, --tokenizer FOLDER" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_run_that_fails_does_not_stop_the_others(mine, tmp_path, capsys, monkeypatch):
     path, _ = mine({
         "runs": {"first": {"method": "mdlm"}, "second": {"method": "ar"}},

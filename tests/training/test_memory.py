@@ -1,5 +1,6 @@
 """What a run needs is told beforehand, and it goes on with less at once where memory does not suffice."""
 
+import json
 import re
 
 import pytest
@@ -8,9 +9,11 @@ from lightning.fabric import Fabric
 
 from candi.cli import main
 from candi.cli.train import settings
+from candi.data.corpus import Corpus
 from candi.errors import UserError
-from candi.training.estimate import estimate
+from candi.training.estimate import Estimate, estimate
 from candi.training.learner import Learner
+from candi.training.run import Run
 from tests.training.runs import flags, tensors, train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -96,3 +99,20 @@ def test_an_estimate_refuses_what_training_would_refuse(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["train", *flags(tmp_path / "run", seed=5), "--estimate"])
     assert "is another run (seed was 0 and is now 5)" in capsys.readouterr().err
+
+
+def test_an_estimate_knows_when_time_runs_out(tmp_path):
+    found = Estimate(1000, first=10.0, each=2.0, memory=1, memory_there=2, checkpoint=16, micro_batch=4)
+    whole = found.told(settings(flags(tmp_path / "run", steps=100, batch=4, length=16)), "a text")
+    assert "3.5 minutes for 100 steps" in whole
+    short = found.told(settings(flags(tmp_path / "run", steps=100, batch=4, length=16, minutes=1)), "a text")
+    assert "60 seconds for 26 steps" in short
+
+
+def test_the_machine_is_the_one_that_trains(tmp_path, monkeypatch):
+    """A GPU that is there and not used has trained nothing."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    run = Run(tmp_path / "run")
+    run.claim(settings(flags(tmp_path / "run", accelerator="cpu")), Corpus("pydoc"))
+    run.release()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["machine"]["kind"] == "cpu"

@@ -1,12 +1,12 @@
 """The command line: one module per subcommand."""
 
 import os
-import runpy
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from candi.errors import UserError, unknown
+from candi.plugins import load_plugin
 
 COMMANDS = {
     "train": "train a model, or continue a run",
@@ -49,15 +49,7 @@ def _with_plugins(arguments: Sequence[str]) -> list[str]:
         if name != "--plugin":
             rest.append(argument)
             continue
-        path = value if equals else next(places, "")
-        if not os.path.isfile(path):
-            raise UserError(f"There is no plugin file {path!r}; --plugin takes the path of a Python file.")
-        try:
-            runpy.run_path(path, run_name="candi_plugin")
-        except UserError:
-            raise
-        except Exception as error:
-            raise UserError(f"The plugin {path} fails: {type(error).__name__}: {error}") from error
+        load_plugin(value if equals else next(places, ""))
     return rest
 
 

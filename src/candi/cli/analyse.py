@@ -115,8 +115,7 @@ def _tokens(model: Model, run: Path, text: str | None) -> tuple[Tensor, str]:
     source, field = (text, "text") if text is not None else _data(run)
     if source is None:
         return torch.arange(model.tokenizer.vocab_size), " (No text was given: every token counts once.)"
-    piece = next(iter(Corpus(source, field).pieces()), None)
-    ids = model.tokenizer.encode(piece.text[:_CHARACTERS] if piece else "")
+    ids = model.tokenizer.encode_beginning(Corpus(source, field), _CHARACTERS)
     if not len(ids):
         raise UserError(f"{source!r} holds no text to look at; give some with --text.")
     return torch.as_tensor(ids), ""

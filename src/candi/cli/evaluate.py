@@ -4,13 +4,16 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
+import numpy as np
 from jsonargparse import Namespace
+from numpy.typing import NDArray
 
 from candi.cli.judges import add_judges, scorers
 from candi.cli.parsing import parse, parser
 from candi.data.batches import Windows
 from candi.data.cache import default_folder, load_tokens
 from candi.data.corpus import Corpus
+from candi.data.rows import Rows, load_documents
 from candi.errors import UserError
 from candi.evaluation.contestant import Contestant
 from candi.evaluation.likelihood import likelihood
@@ -21,6 +24,7 @@ from candi.evaluation.scorers import load_scorer
 from candi.evaluation.table import Line, measured, scored
 from candi.evaluation.words import word_list
 from candi.loading import device_named, load
+from candi.model import Model
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -32,6 +36,8 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("run", type=str, help="The run's folder, a checkpoint's folder, or hf:OWNER/NAME.")
     flags.add_argument("--data", type=str | None, default=None, help="Text, of any kind that candi train takes.")
     flags.add_argument("--text_field", type=str, default="text", help="Column with the text in JSON lines and Parquet.")
+    flags.add_argument("--skip_bad", type=bool, default=False, nargs="?", const=True, help="Leave out molecules that "
+                       "are too long or cannot be read.")  # fmt: skip
     flags.add_argument("--sequences", type=int, default=256, help="How many, spread over the text.")
     flags.add_argument("--times", type=int, default=8, help="Times t drawn for each.")
     flags.add_argument("--quality", type=bool, default=False, nargs="?", const=True, help="Measure samples instead.")
@@ -56,9 +62,7 @@ def _likelihood(given: Namespace) -> None:
     if given.sequences < 1:
         raise UserError(f"A likelihood needs at least 1 sequence, not {given.sequences}.")
     model = load(given.run, given.device)
-    tokens = load_tokens(Corpus(given.data, given.text_field), model.tokenizer, default_folder())
-    sequences = Windows(tokens, model.config.length, given.seed).first(given.sequences)
-    result = likelihood(model, sequences, times=given.times, batch=given.batch, seed=given.seed)
+    result = likelihood(model, _sequences(given, model), times=given.times, batch=given.batch, seed=given.seed)
     if given.json:
         print(json.dumps({"method": model.config.method, "data": given.data, **dataclasses.asdict(result)}))
         return
@@ -67,6 +71,19 @@ def _likelihood(given: Namespace) -> None:
         f"{kind} {result.bits_per_token:.4f} bits per token (95% interval {result.low:.4f} to {result.high:.4f}, "
         f"{result.sequences} sequences of {model.config.length} tokens, {result.times} times each)"
     )
+
+
+def _sequences(given: Namespace, model: Model) -> NDArray[np.int64]:
+    """As the model was trained on them: windows of a text, or documents that are sequences by themselves."""
+    corpus, length = Corpus(given.data, given.text_field), model.config.length
+    if model.tokenizer.pad is None:
+        return Windows(load_tokens(corpus, model.tokenizer, default_folder()), length, given.seed).first(
+            given.sequences
+        )
+    documents = load_documents(
+        corpus, model.tokenizer, length, default_folder(), molecules=True, skip_bad=given.skip_bad
+    )
+    return Rows(documents.tokens, given.seed).first(given.sequences)
 
 
 def _quality(given: Namespace) -> None:

@@ -91,7 +91,10 @@ def run(arguments: Sequence[str]) -> None:
         ).go()  # fmt: skip
     comparison = compare(lines, axes)
     folders = [given.out, *(Path(source).parent for source in given.runs if source.endswith(".jsonl"))]
-    _write(given.out, comparison, lines, folders)
+    try:
+        _write(given.out, comparison, lines, folders)
+    except OSError as error:
+        raise UserError(f"{given.out} cannot be written ({error}); choose another --out.") from None
 
 
 def integers(text: str) -> list[int]:
@@ -124,7 +127,12 @@ def _axes(earlier: Sequence[Line], scored: bool, given: Namespace) -> Axes:
     scored = scored or any("perplexity" in line["measures"] for line in earlier)
     quality = given.quality or ("property" if given.molecules else "perplexity" if scored else "valid_words")
     beside = {"perplexity": "entropy", "property": "unique_molecules", "valid_molecules": "unique_molecules"}
-    less = given.label == 0 or (bool(given.classifier) and given.target == 0)
+    targets = {line["card"]["guidance"]["target"] for line in earlier if line["card"].get("guidance")}
+    targets |= {given.target} if given.classifier else set()
+    targets |= {given.label} if given.label is not None else set()
+    if len(targets) > 1:
+        raise UserError("Some points were guided to more of the property, some to less; compare them by themselves.")
+    less = targets == {0}
     axes = Axes(given.diversity or beside.get(quality, "unique_words"), quality, less)
     _ = axes.measures
     needs = ("words", "mauve", "molecules", "characters")

@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> None:
     advice = model.settled(steps=given.steps, temperature=given.temperature)
     given.steps, given.temperature = advice["steps"], advice["temperature"]
     samples, config, liked = _samples(model, given)
-    wanted = None if config is None else Label.of(config.label).name
+    wanted = None if config is None or config.column else Label.of(config.label).name
     if wanted in PROPERTIES and wanted not in names:
         names.append(wanted)
     _write(given, names, samples, config, known, liked)
@@ -176,8 +176,8 @@ def _facts(found: Molecules, computed: Sequence[str], config: ClassifierConfig |
     if found.novel is not None:
         facts["new among them"] = f"{found.novel:.1%}"
     facts |= {f"mean {name}": f"{found.mean(name):.3f}" for name in found.values}
-    name = None if config is None else Label.of(config.label).name
-    if config is not None and name is not None and name in computed:
+    name = "" if config is None or config.column else Label.of(config.label).name  # a column's cannot be computed
+    if config is not None and name in computed:
         hit = found.hit(name, config.threshold)
         rule = f"{name} of at least {config.threshold:.3g}" if target else f"{name} below {config.threshold:.3g}"
         facts[rule] = f"{hit if target else 1 - hit:.1%}"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from candi.data.corpus import Corpus
 from candi.data.molecules import rdkit_version, readable
-from candi.data.tokenizer import Tokenizer
+from candi.data.tokenizer import Tokenizer, made_from_data
 from candi.errors import UserError
 
 
@@ -22,7 +22,7 @@ def default_folder() -> Path:
 
 def load_tokenizer(spec: str, corpus: Corpus, folder: Path, skip_bad: bool = False) -> Tokenizer:
     """The tokenizer of a spec; one that is made from the corpus is made once."""
-    if spec not in ("char", "smiles") and not spec.startswith("bpe:"):
+    if not made_from_data(spec):
         return Tokenizer.from_spec(spec, corpus)
     known = f"{spec} {rdkit_version()}" if skip_bad and spec == "smiles" else spec
     path = folder / f"{_key(corpus.fingerprint, known)}.tokenizer.json"

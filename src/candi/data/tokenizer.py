@@ -20,6 +20,11 @@ BEGIN, END, PAD = "<bos>", "<eos>", "<pad>"
 _SMILES = r"\[[^\]]*\]|Br|Cl|%[0-9]{2}|[\s\S]"  # brackets, two-letter atoms and two-digit rings whole
 
 
+def made_from_data(spec: str) -> bool:
+    """Whether a tokenizer is made for the text at hand, and lies nowhere."""
+    return spec in ("char", "smiles") or spec.startswith("bpe:")
+
+
 class Tokenizer:
     """Text to token ids and back."""
 
@@ -170,6 +175,16 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each token as text of its own, for showing positions one by one."""
         return [self.backend.decode([i], skip_special_tokens=True) for i in ids]
+
+    def encode_beginning(self, corpus: Corpus, characters: int) -> NDArray[np.int64]:
+        """Token ids of about so many characters, of as many documents as that takes. Molecules stay whole."""
+        found, seen = [np.empty(0, np.int64)], 0
+        for piece in corpus.pieces():
+            found.append(self.encode(piece.text if self.pad is not None else piece.text[: characters - seen]))
+            seen += len(piece.text)
+            if seen >= characters:
+                break
+        return np.concatenate(found)
 
     def encode_corpus(self, corpus: Corpus) -> Iterator[NDArray[np.int64]]:
         """Token ids piece by piece, an end-of-text token after every document if the vocabulary has one."""

@@ -59,7 +59,7 @@ def tab(shelf: Shelf) -> None:
         yield from _make(shelf, *values)
 
     make.click(run, inputs, [shown, made], concurrency_id="model", api_visibility="private")
-    least.change(_shown, [made, least, measured], shown, show_progress="hidden", api_visibility="private")
+    least.change(_shown, [made, least], shown, show_progress="hidden", api_visibility="private")
     model.change(lambda name: _chosen(shelf, name), model, [judge, steps, temperature], api_visibility="private")
 
 
@@ -87,8 +87,8 @@ def _make(shelf: Shelf, name: Any, judge: Any, wanted: Any, weight: Any, measure
         found = molecules(model.generate(n, guide=guide, **options), [measured])
         valid = [text for text in found.smiles if text is not None]
         rows = list(dict(zip(valid, found.values[measured], strict=True)).items())
-        told = [n, found.valid, rows]
-        yield _shown(told, least, measured), told
+        told = [n, found.valid, rows, measured]
+        yield _shown(told, least), told
     except UserError as error:
         yield html.alert(str(error)), []
 
@@ -103,11 +103,11 @@ def _guide(shelf: Shelf, model: Model, name: str, judge: Any, wanted: Any, weigh
     return guide_for(model.denoiser.method, network.log_probability(int(wanted != "less")), weight)
 
 
-def _shown(made: Any, least: Any, measured: Any) -> str:
+def _shown(made: Any, least: Any) -> str:
     """The molecules from a share of the range on, and where all of them lie."""
     if not made:
         return ""
-    n, valid, rows = made
+    n, valid, rows, measured = made
     if not rows:
         return html.alert(f"None of the {n} samples is a molecule; try a lower temperature or weight, or more steps.")
     values = [value for _, value in rows]

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any
 
 from candi.errors import UserError
-from candi.loading import load
+from candi.loading import load, locate
 from candi.model import Model
 from candi.shipped import CLASSIFIERS, shipped
 from candi.training.classifier import check_classifier, load_classifier
@@ -63,7 +63,7 @@ class Shelf:
     def judges(self, name: str) -> list[Judge]:
         """The classifiers that read what a model writes: those that came with it, those the page was started with."""
         model, found = self.model(name), []
-        packed = Path(self.sources[name]).expanduser() / CLASSIFIERS
+        packed = locate(self.sources[name]) / CLASSIFIERS
         came = sorted(str(folder) for folder in packed.iterdir()) if packed.is_dir() else []
         for folder in (*came, *self.classifiers):
             _, config = load_classifier(folder, model.device)
@@ -73,7 +73,11 @@ class Shelf:
             except UserError:
                 continue
             found.append(Judge(folder, config.label))
-        return found
+        labels = [one.label for one in found]
+        return [
+            one if labels.count(one.label) == 1 else Judge(one.folder, f"{one.label} ({Path(one.folder).name})")
+            for one in found
+        ]
 
     def clear(self) -> None:
         """Let go of all memory."""

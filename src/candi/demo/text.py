@@ -77,12 +77,10 @@ def _write(shelf: Shelf, name: Any, prompt: Any, template: Any, steps: Any, temp
             given["length"] = whole(length, "The length", 1, LENGTH)
         elif len(model.canvas(infill=given["infill"]).tokens) > LENGTH:
             raise UserError(f"The template has more than {LENGTH} tokens; shorten it.")
-        text = ""
         for frame in frames(model, given, 0):
-            text = "".join(frame.pieces)
             yield html.walk(frame), ""
             time.sleep(_PAUSE)
-        yield html.walk(frame), text
+        yield html.walk(frame), frame.text
     except UserError as error:
         yield html.alert(str(error)), ""
 

@@ -65,7 +65,8 @@ class Contestant:
         judged = any(guide is not None and guide["classifier"] is not None for guide in guides)
         replaced = judged and self.method.gaussian() is None
         names = () if replaced else tuple(self.method.options)
-        axes = {name: self._values(name, options.get(name, ()), trained[name]) for name in names}
+        axes = {name: self._values(name, options.get(name, ()), trained.get(name)) for name in names}
+        axes = {name: values for name, values in axes.items() if values}
         for values in product(*axes.values()):
             for count in dict.fromkeys(counts):
                 for temperature, guide in product(temperatures, guides):
@@ -75,9 +76,10 @@ class Contestant:
                         seed, n, precision, guide,
                     )  # fmt: skip
 
-    def _values(self, name: str, asked: Sequence[str], trained: str) -> tuple[str, ...]:
-        """Those of an option that the method has: others are meant for other runs."""
-        return tuple(dict.fromkeys(value for value in asked if value in self.method.options[name])) or (trained,)
+    def _values(self, name: str, asked: Sequence[str], trained: str | None) -> tuple[str, ...]:
+        """Those of an option that the method has: others are meant for other runs. None where its step decides."""
+        known = tuple(dict.fromkeys(value for value in asked if value in self.method.options[name]))
+        return known or (() if trained is None else (trained,))
 
     def batch(self, length: int, most: int, device: torch.device) -> int:
         """As many sequences as half of the memory surely holds; the same on the same machine."""

@@ -29,6 +29,7 @@ from candi.evaluation.words import WordList, word_list
 from candi.guidance import Guidance, guide_for
 from candi.loading import device_named
 from candi.model import PRECISIONS, Model, read_model
+from candi.plugins import load_inherited
 from candi.shipped import classifier_of
 from candi.training.classifier import check_classifier, classifier_content, load_classifier
 
@@ -58,6 +59,7 @@ class SweepSettings:
     scorers: Sequence[str] = ()
     context: int = 1024
     words: str | None = None
+    words_field: str = "text"
     mauve: str | None = None
     letters: bool = True
     characters: int | None = None  # of each text that are judged, for runs of different tokenizers
@@ -245,7 +247,7 @@ class Sweep:
     def _words(self) -> WordList | None:
         if self.settings.words is None:
             return None
-        return word_list(self.settings.words, self.settings.letters)
+        return word_list(self.settings.words, self.settings.letters, self.settings.words_field)
 
     def _finished(self, point: Point) -> bool:
         return self._sampled(point) and all(self.score_file(name, point).exists() for name in self._folders)
@@ -313,6 +315,7 @@ class Worker:
 
 def _finish_share(settings: SweepSettings, device: str, rank: int, count: int, parent: int) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // count))
+    load_inherited()
     sweep = Sweep(settings)
     worker = Worker(sweep, torch.device(device))
     for one, point in sweep.points[rank::count]:

@@ -46,12 +46,12 @@ def _digest(known: Known) -> str:
     return hashlib.sha256("\n".join(sorted(known)).encode()).hexdigest()[:16]
 
 
-def word_list(source: str, letters: bool = True) -> WordList:
-    """The words of a text, or those of the data of a model that ships, by its name."""
+def word_list(source: str, letters: bool = True, field: str = "text") -> WordList:
+    """The words of a text (of a table's column), or those of the data of a model that ships, by its name."""
     filters = {name: folder / WORDS for name, folder in shipped().items() if (folder / WORDS).exists()}
     if source in filters and not Path(source).exists():
         return WordList(WordFilter.read(filters[source]), letters)
-    return WordList(words_of(Corpus(source)), letters)
+    return WordList(words_of(Corpus(source, field)), letters)
 
 
 def known_words(texts: Iterable[str]) -> frozenset[str]:

@@ -19,6 +19,7 @@ class Frame:
     pieces: list[str]
     kinds: list[int]
     confidence: list[float]
+    text: str = ""  # of the last state: characters may be more than one token each
 
     @property
     def known(self) -> float:
@@ -28,7 +29,8 @@ class Frame:
 def frames(model: Model, options: Mapping[str, Any], number: int) -> Iterator[Frame]:
     for moment in trace(model, options, number):
         sure = [0.0] * len(moment.kinds) if moment.guess is None else moment.guess.probabilities[:, 0].tolist()
-        yield Frame(moment.step, moment.steps, pieces(model, moment), moment.kinds.tolist(), sure)
+        text = model.tokenizer.decode(moment.tokens.tolist()) if moment.step == moment.steps else ""
+        yield Frame(moment.step, moment.steps, pieces(model, moment), moment.kinds.tolist(), sure, text)
 
 
 def pieces(model: Model, moment: Moment) -> list[str]:

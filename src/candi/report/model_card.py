@@ -63,7 +63,9 @@ def _classifiers(name: str, classifiers: Mapping[str, Card]) -> str:
         for key, one in classifiers.items()
     ]  # fmt: skip
     told = f"`candi guide {name} --property {next(iter(classifiers))} --weight 2` is guided by one of them."
-    return f"## Classifiers\n\nThey read clean molecules alone. {told}\n\n" + _rows(rows)
+    noises = {one["noise"] for one in classifiers.values()}
+    reads = "clean molecules alone" if noises == {None} else "molecules under the model's own noise"
+    return f"## Classifiers\n\nThey read {reads}. {told}\n\n" + _rows(rows)
 
 
 def _rows(rows: Sequence[Card]) -> str:

@@ -1,5 +1,6 @@
 """What can be told to be wrong with an experiment on this machine before anything is trained."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from candi.analysis.studies import check_predictable
@@ -7,6 +8,7 @@ from candi.codebook import Codebook
 from candi.data.corpus import Corpus
 from candi.data.labels import Label
 from candi.data.molecules import PROPERTIES, need_rdkit
+from candi.data.tokenizer import made_from_data
 from candi.errors import UserError, unknown
 from candi.evaluation.scorers import load_scorer
 from candi.methods.base import Method
@@ -33,11 +35,23 @@ def check(experiment: Experiment, data: str, work: Path) -> None:
                     raise UserError(f"{where}: {unknown(option, value, dict.fromkeys(known))}")
         for run, judges in grid.classifiers.items():
             for judge in judges:
-                _label(experiment.classifier(judge, run, work, data, work / judge).label, data)
+                settings = experiment.classifier(judge, run, work, data, work / judge)
+                _label(settings.label, data, settings.text_field)
 
 
-def check_scorers(experiment: Experiment) -> None:
-    """That those from outside can be loaded. It takes a while: only if there is something for them to judge."""
+def check_means(experiment: Experiment, runs: Iterable[str]) -> None:
+    """That tokenizers of runs that are still to be trained, and judges from outside, can be loaded.
+
+    It takes a while: only if there is something for them to do.
+    """
+    specs = {experiment.runs[run].get("tokenizer", "char") for run in runs}
+    if experiment.tokenizer is not None:
+        specs = (specs - {experiment.shared_tokenizer}) | {experiment.tokenizer}
+    for spec in specs:
+        if not made_from_data(spec) and not Path(spec).expanduser().exists():
+            raise UserError(
+                f"{experiment.name}: the tokenizer {spec!r} is not here; say where it lies, --tokenizer FOLDER."
+            )
     for scorer in experiment.scorers:
         if not scorer.startswith(RUN):
             load_scorer(scorer)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from candi import plots
+from candi.data.tokenizer import made_from_data
 from candi.evaluation.card import Card
 from candi.evaluation.compare import Comparison, compare
 from candi.evaluation.over_steps import over_steps
@@ -70,7 +71,20 @@ def comparisons(experiment: Experiment, folder: Path) -> dict[str, Comparison]:
 def _planned(card: Card, grid: Grid, n: int) -> bool:
     """Whether a point belongs to the grid as it is now: an earlier one may have left others."""
     steps = card["steps_fixed"] or card["steps"] in grid.steps
-    return card["run"] in grid.runs and card["n"] == n and steps and card["temperature"] in grid.temperatures
+    options = all(value in grid.options.get(name, [value]) for name, value in card["options"].items())
+    walked = card["run"] in grid.runs and card["n"] == n and steps and card["temperature"] in grid.temperatures
+    return walked and options and _guided_as_planned(card["run"], card.get("guidance"), grid)
+
+
+def _guided_as_planned(run: str, guidance: Card | None, grid: Grid) -> bool:
+    if guidance is None:
+        return run not in grid.labels and not grid.classifiers.get(run)
+    if guidance["classifier"] is None:
+        return run in grid.labels and guidance["weight"] in grid.label_weights
+    judged = guidance["classifier"] in grid.classifiers.get(run, [])
+    # discrete guidance tilts nothing, whatever the grid says
+    tilted = guidance["noise"] is not None or guidance["reveal"] in grid.reveals
+    return judged and guidance["weight"] in grid.weights and tilted
 
 
 def judged(experiment: Experiment, found: dict[str, Comparison]) -> list[list[str]]:
@@ -110,6 +124,8 @@ def _section(
     experiment: Experiment, folder: Path, figures: Path, found: dict[str, Comparison], claims: list[list[str]]
 ) -> list[str]:
     data = "" if experiment.data else " --data FILE"
+    shared = experiment.shared_tokenizer
+    data += "" if shared is None or made_from_data(shared) else " --tokenizer FOLDER"
     parts = [
         f"## {_title(experiment)}",
         f"{experiment.question} {experiment.about} Data: {experiment.text}. In the paper: figure {experiment.figure}.",

@@ -37,7 +37,7 @@ from candi.reproduce.results import Results, say
 from candi.training import checkpoint
 from candi.training.classifier import train_classifier
 from candi.training.loop import train
-from candi.training.run import CHECKPOINTS
+from candi.training.run import CHECKPOINTS, SETTINGS
 
 _CHARACTERS = 50_000  # of the text that a prediction is made for
 
@@ -66,8 +66,9 @@ class Reproduction:
         beforehand.check(self.experiment, self.data, self.work)
         self.kept.measure()
         data, left, failed = Corpus(self.data).fingerprint, list(only or self.experiment.runs), []
-        if any(self.kept.missing(run, data) for run in left):  # who judges must be there, whatever runs were asked for
-            beforehand.check_scorers(self.experiment)
+        if missing := [run for run in left if self.kept.missing(run, data)]:
+            beforehand.check_means(self.experiment, missing)
+            # who judges must be there, whatever runs were asked for
             for judge in self.experiment.judges:
                 self._prepare(judge, data)
         while left:  # several such commands share the work: each takes a run that no other is at
@@ -142,7 +143,7 @@ class Reproduction:
         progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
         valid = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
         self.kept.record(
-            "train", run, plan, **self._stamp(progress["seconds"]), steps=progress["step"],
+            "train", run, plan, **(self._stamp(progress["seconds"]) | _where(out)), steps=progress["step"],
             tokens=progress["step"] * settings.batch * settings.length, valid_loss=valid[-1] if valid else None,
             settings=self.experiment.runs[run],
         )  # fmt: skip
@@ -154,12 +155,8 @@ class Reproduction:
         say(f"{run}: what identifiability predicts")
         start, settings = time.monotonic(), self.experiment.settings(run, self.data, self.work / run)
         model = read_model(Contestant.of(str(self.work / run)).folder)
-        text = ""
-        for piece in Corpus(self.data, settings.text_field).pieces():
-            text += piece.text[:_CHARACTERS]
-            if len(text) >= _CHARACTERS:
-                break
-        found = prediction(model.denoiser.method, torch.as_tensor(model.tokenizer.encode(text[:_CHARACTERS])))
+        tokens = model.tokenizer.encode_beginning(Corpus(self.data, settings.text_field), _CHARACTERS)
+        found = prediction(model.denoiser.method, torch.as_tensor(tokens))
         stamp = self._stamp(time.monotonic() - start)
         self.kept.record(PREDICTED, run, plan, **stamp, vocab_size=model.config.vocab_size, **found)
 
@@ -181,12 +178,13 @@ class Reproduction:
         """One for each way that the run is guided."""
         axes = self.experiment.axes
         method = Contestant.of(str(self.work / run)).method
+        field = self.experiment.settings(run, self.data, self.work / run).text_field
         options = {name: values for name, values in grid.options.items() if name in method.options}
         return [
             SweepSettings(
                 runs=[str(self.work / run)], out=self.work / SWEEPS / run, steps=grid.steps,
                 temperatures=grid.temperatures, options=options, n=self.experiment.n, device=self.device,
-                words=self.data if "words" in axes.diversity + axes.quality else None,
+                words=self.data if "words" in axes.diversity + axes.quality else None, words_field=field,
                 molecules=grid.property if HAS_RDKIT else None, scorers=self._scorers(),
                 characters=self.experiment.characters, **guided,
             )
@@ -233,6 +231,12 @@ class Reproduction:
             "finished": time.strftime("%Y-%m-%d", time.gmtime()),
             **({"shared": self.shared} if self.shared > 1 else {}),
         }
+
+
+def _where(run: Path) -> dict[str, str]:
+    """The machine that a run was begun on, which need not be the one that samples are made on."""
+    where = read_json(run / SETTINGS)["machine"]
+    return {"device": where["device"], "torch": where["torch"]}
 
 
 def _times(sweeps: Sequence[Sweep]) -> tuple[list[dict[str, Any]], float]:

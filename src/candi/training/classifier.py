@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
@@ -109,6 +110,7 @@ class ClassifierConfig:
     data: str  # a hash of what it was trained on, and how
     model: TrunkSettings
     kind: str = "transformer"
+    column: bool = False  # whether the values were a column of the data, and not computed
 
     @classmethod
     def read(cls, path: Path) -> "ClassifierConfig":
@@ -142,6 +144,21 @@ class Quality:
 
 def train_classifier(settings: ClassifierSettings) -> Path:
     """Train until the steps are done, continuing what the folder holds. Returns the newest checkpoint."""
+    try:
+        training = _prepared(settings)  # a mistake is told before anything is written
+        settings.out.mkdir(parents=True, exist_ok=True)
+        with FileLock(settings.out / ".lock", timeout=0):
+            return training.go()
+    except Timeout:
+        raise UserError(f"Another process trains in {settings.out}; wait for it or choose another --out.") from None
+    except OSError as error:
+        raise UserError(
+            f"Reading or writing failed ({error}); {settings.out} keeps its last good checkpoint. Mend that and run "
+            "the same command again."
+        ) from error
+
+
+def _prepared(settings: ClassifierSettings) -> "_Training":
     device = device_named(settings.device)
     model = load(settings.run, "cpu")
     tokenizer, method = model.tokenizer, model.denoiser.method
@@ -170,8 +187,9 @@ def train_classifier(settings: ClassifierSettings) -> Path:
         data=_how(settings, corpus),
         model=settings.model,
         kind=settings.kind,
+        column=corpus.has(Label.of(settings.label).name),
     )
-    return _Training(settings, config, tokenizer, method, train, valid, device).go()
+    return _Training(settings, config, tokenizer, method, train, valid, device)
 
 
 def _how(settings: ClassifierSettings, corpus: Corpus) -> str:
@@ -330,6 +348,12 @@ def check_classifier(config: ClassifierConfig, name: str, method: Method, kind: 
             f"{kind} is guided by a classifier that knows its noise, but {name} reads {reads}; train one for this run "
             "with --noisy true."
         )
+
+
+def classifier_steps(source: str) -> int | None:
+    """How long the checkpoint that is used was trained; None of a classifier that was packed."""
+    number = _checkpoint(source).name.rpartition("step-")[2]
+    return int(number) if number.isdecimal() else None
 
 
 def classifier_content(source: str) -> str:

@@ -24,8 +24,8 @@ def connect(settings: TrainSettings) -> Fabric:
     for name in ("lightning.fabric", "lightning.pytorch"):  # whichever was imported last does the talking
         logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", ".*ModelParallelStrategy.*experimental.*")
-    accelerator = _accelerator(settings)
-    devices = _count(settings, accelerator)
+    kind = accelerator(settings)
+    devices = _count(settings, kind)
     world = devices * settings.nodes
     if settings.batch % world:
         raise UserError(f"A batch of {settings.batch} cannot be shared by {world} devices; make it a multiple.")
@@ -37,16 +37,16 @@ def connect(settings: TrainSettings) -> Fabric:
         )
     precision = settings.precision
     if precision == "auto":
-        precision = "bf16-mixed" if accelerator == "cuda" else "32-true"
-    if accelerator == "cuda":
+        precision = "bf16-mixed" if kind == "cuda" else "32-true"
+    if kind == "cuda":
         torch.set_float32_matmul_precision("high")
-    if accelerator == "cuda" and settings.deterministic:
+    if kind == "cuda" and settings.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs for it
         warnings.filterwarnings("ignore", ".*(does not have a|defaults to a non-)deterministic.*")
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined] # nothing reads it
     return Fabric(
-        accelerator=accelerator,
+        accelerator=kind,
         devices=devices,
         num_nodes=settings.nodes,
         strategy=_strategy(settings, world),
@@ -54,7 +54,8 @@ def connect(settings: TrainSettings) -> Fabric:
     )
 
 
-def _accelerator(settings: TrainSettings) -> str:
+def accelerator(settings: TrainSettings) -> str:
+    """The kind of device that a run is trained on."""
     # Apple's GPUs have no float64, which the schedules and the draws need
     present = {"cuda": torch.cuda.is_available(), "cpu": True}
     if settings.accelerator == "auto":

@@ -1,5 +1,6 @@
 """What a run will need, measured: a few of its steps are made, and nothing is kept of them."""
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
+from candi.errors import UserError
 from candi.machine import memory, memory_used
 from candi.training.devices import connect
 from candi.training.display import Display
@@ -33,21 +35,30 @@ class Estimate:
     micro_batch: int
 
     def told(self, settings: TrainSettings, size: str) -> str:
-        tokens = settings.batch * settings.length
-        total = self.first + (settings.steps - 1) * self.each
+        tokens, steps = settings.batch * settings.length, settings.steps
+        if settings.minutes is not None:
+            steps = min(steps, max(1, math.ceil((60 * settings.minutes - self.first) / self.each) + 1))
+        total = self.first + (steps - 1) * self.each
         return "\n".join([
             f"network     {self.parameters / 1e6:.1f}M parameters",
-            f"data        {size}; {settings.steps * tokens / 1e6:,.1f}M tokens will be seen",
+            f"data        {size}; {steps * tokens / 1e6:,.1f}M tokens will be seen",
             f"memory      {self.memory / _GIB:.1f} of {self.memory_there / _GIB:.1f} GiB at the peak, "
             f"{self.micro_batch} sequences at once",
             f"time        {self.each:.2f} s a step ({tokens / self.each:,.0f} tokens/s), the first {self.first:.1f} s; "
-            f"{_duration(total)} for {settings.steps:,} steps, validation and samples not counted",
+            f"{_duration(total)} for {steps:,} steps, validation and samples not counted",
             f"disk        {self.checkpoint / _MB:,.0f} MB a checkpoint, {settings.keep} kept",
         ])  # fmt: skip
 
 
 def estimate(settings: TrainSettings) -> Estimate | None:
     """Print what the run will need. None for all processes but the first."""
+    try:
+        return _estimate(settings)
+    except OSError as error:
+        raise UserError(f"Reading or writing failed ({error}). Mend that and run the same command again.") from error
+
+
+def _estimate(settings: TrainSettings) -> Estimate | None:
     run, fabric = Run(settings.out), connect(settings)
     corpus, cache = Corpus(settings.data, settings.text_field), settings.cache or default_folder()
     if rank_zero_only.rank == 0:  # type: ignore[attr-defined]
@@ -59,9 +70,9 @@ def estimate(settings: TrainSettings) -> Estimate | None:
     training = Training(settings, fabric, run, tokenizer, windows, None)
     with Display(settings.steps, silent=not fabric.is_global_zero) as display:
         seconds = [_timed(training, display)]
-        while len(seconds) <= _STEPS and sum(seconds[1:]) < _SECONDS:
+        # all processes share the first one's clock
+        while fabric.broadcast(len(seconds) <= _STEPS and sum(seconds[1:]) < _SECONDS):
             seconds.append(_timed(training, display))
-            fabric.barrier()
     if not fabric.is_global_zero:
         return None
     each = sum(seconds[1:]) / len(seconds[1:])

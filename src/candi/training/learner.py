@@ -74,6 +74,7 @@ class Learner:
         self.optimizer.zero_grad()
         if self.fabric.device.type == "cuda":
             torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()  # what was needed is what the next try needs
 
     @torch.no_grad()
     def validate(self, micro_batches: Iterable[MicroBatch]) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ from candi.data.corpus import Corpus
 from candi.errors import UserError
 from candi.files import write_text
 from candi.machine import machine
+from candi.training.devices import accelerator
 from candi.training.settings import TrainSettings
 
 SETTINGS, TOKENIZER, CHECKPOINTS = "run.json", "tokenizer.json", "checkpoints"
@@ -48,7 +49,7 @@ class Run:
         except Timeout:
             raise UserError(f"Another process trains in {self.folder}; wait for it or choose another --out.") from None
         if not self._record.exists():
-            where = machine(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+            where = machine(torch.device(accelerator(settings)))
             record = {"settings": settings.to_json(), "data": corpus.fingerprint, "machine": where}
             write_text(self._record, json.dumps(record, indent=2) + "\n")
 
