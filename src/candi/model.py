@@ -166,7 +166,7 @@ class Model(
         if compile and precision == "float32":
             raise UserError("Compiled sampling is in bf16; leave out --precision or --compile.")
         if self.denoiser.method.causal:
-            return Remembering(self.denoiser)
+            return Remembering(self.denoiser, bf16=cuda and precision != "float32")
         if not cuda or precision == "float32":
             return self.denoiser
         weights = [(p.data_ptr(), p._version) for p in self.denoiser.parameters()]

@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 from candi.cli import COMMANDS, main
+from candi.cli.parsing import parse, parser
 from candi.cli.train import presets, settings
+from candi.cli.walking import add_walk
+from candi.data.corpus import Corpus
+from candi.data.tokenizer import Tokenizer
 from candi.methods import METHODS
+from candi.training.sources import sequences
 from tests.training.runs import flags, train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -218,3 +223,40 @@ def test_interrupting_a_sample_is_no_traceback(run):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("text", ["# Introduction", "null", "~", "&a", "yes", "1e3", "[a]", "a: b"])
+def test_a_prompt_is_taken_as_it_is(text):
+    flags = parser("sample", "RUN", "")
+    add_walk(flags)
+    given = parse(flags, ["--prompt", text, "--infill", text])
+    assert (given.prompt, given.infill) == (text, text)
+    assert parse(flags, []).prompt is None
+
+
+def test_remasking_in_another_order_is_refused_before_training(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--preset", "tiny", "--data", "pydoc", "--out", str(tmp_path / "run"), "--method", "mdlm",
+              "--mdlm.order", "entropy", "--mdlm.remask", "on"])  # fmt: skip
+    assert "Remasking reveals in random order" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_too_little_to_validate_on_is_told_or_learned(tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat " * 10)
+    (tmp_path / "short.txt").write_text("the cat")
+    base = ["--preset=tiny", f"--data={tmp_path / 'text.txt'}", "--length=64", f"--cache={tmp_path / 'cache'}"]
+    with pytest.raises(SystemExit):
+        main(["train", *base, f"--out={tmp_path / 'run'}", f"--valid={tmp_path / 'short.txt'}"])
+    assert "too few for a sequence of 64; give more" in capsys.readouterr().err
+    corpus = Corpus(str(tmp_path / "text.txt"))
+    asked = settings([*base, f"--out={tmp_path / 'run'}"])
+    train, valid = sequences(asked, corpus, Tokenizer.from_spec("char", corpus), tmp_path / "cache")
+    assert valid is None
+    assert train.size == "230 tokens of text"  # all of them
+
+
+def test_a_temperature_that_float32_cannot_divide_by_is_refused(run, capsys):
+    with pytest.raises(SystemExit):
+        main(["sample", str(run), "--temperature", "1e-39"])
+    assert "must be above 0" in capsys.readouterr().err

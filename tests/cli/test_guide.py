@@ -274,6 +274,9 @@ def test_a_model_that_recommends_options_can_be_guided_by_a_step_of_its_own(plac
     main(guided)
     assert "6 steps" in (tmp_path / "out" / "molecules.html").read_text()
     assert "a step of its own" in _refused(capsys, *guided, "--order", "random")
+    traced = ["trace", str(packed), "--classifier", "rings", "--device", "cpu", "--out", str(tmp_path / "t.html")]
+    main(traced)
+    assert "a step of its own" in _refused(capsys, *traced, "--order", "random")
 
 
 def test_likelihoods_of_molecules_are_those_of_whole_rows(place, monkeypatch):
@@ -437,3 +440,24 @@ def test_a_sweep_asks_runs_that_know_labels(place, tmp_path, capsys):
                 ]
             )
         assert complaint in capsys.readouterr().err
+
+
+def test_an_autoregressive_run_is_told_what_can_be_done(place, tmp_path, capsys):
+    train_here(tmp_path / "ar", method="ar", data=place / "some.smi", tokenizer="smiles", length=12, steps=2)
+    told = _refused(capsys, "guide", tmp_path / "ar", "--classifier", place / "clean", "--out", tmp_path / "out")
+    assert "ar cannot be guided by a classifier; train it with --label instead" in told
+
+
+def test_molecules_of_other_atoms_are_left_out_or_named(place, tmp_path, capsys):
+    (tmp_path / "more.smi").write_text("CCO\nCCBr\nCC\n")
+    flags = ["evaluate", place / "mdlm", "--data", tmp_path / "more.smi", "--device", "cpu"]
+    told = _refused(capsys, *flags)
+    assert "1 of 3 documents cannot be used: more.smi line 2 (CCBr) holds what the vocabulary has not" in told
+    main([*map(str, flags), "--skip_bad"])
+    assert "2 sequences of 12 tokens" in capsys.readouterr().out
+
+
+def test_validation_may_hold_one_class_alone(place, tmp_path):
+    (tmp_path / "chains.smi").write_text("CCO\nCCC\nCC\n")
+    train_here(tmp_path / "run", data=place / "some.smi", valid=tmp_path / "chains.smi", tokenizer="smiles", length=12,
+               steps=2, label="rings>=1", validate_every=2)  # fmt: skip

@@ -68,5 +68,10 @@ def test_validation_is_always_the_same_and_complete():
 
 
 def test_too_little_text_is_refused():
-    with pytest.raises(UserError, match="too few"):
-        _windows(tokens=15)
+    """A sequence is enough to look at, two are needed to begin anywhere."""
+    with pytest.raises(UserError, match="too few for sequences of 10; give more text or a smaller --length"):
+        _windows(tokens=15).check_epoch()
+    _windows(tokens=20).check_epoch()
+    assert len(_windows(tokens=15).first(4)) == 1
+    with pytest.raises(UserError, match="too few for a sequence"):
+        _windows(tokens=7)

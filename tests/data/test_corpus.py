@@ -114,3 +114,52 @@ def test_missing_and_empty_places(tmp_path):
         _text(tmp_path / "nothing.txt")
     with pytest.raises(UserError, match="holds no text"):
         _text(tmp_path)
+
+
+def test_a_mark_at_the_beginning_of_a_file_is_no_text(tmp_path):
+    (tmp_path / "a.txt").write_text("hello", encoding="utf-8-sig")
+    (tmp_path / "a.jsonl").write_text('{"text": "hello"}', encoding="utf-8-sig")
+    assert _text(tmp_path / "a.txt") == _text(tmp_path / "a.jsonl") == "hello"
+
+
+def test_hidden_folders_are_not_read(tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text("ref")
+    (tmp_path / "a.txt").write_text("hello")
+    assert _text(tmp_path) == "hello"
+
+
+def test_columns_of_parquet_are_columns(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [{"text": "CCO", "activity": 6.5}, {"text": "CC", "activity": 2.0}]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    corpus = Corpus(str(tmp_path / "a.parquet"))
+    assert corpus.has("activity")
+    assert not corpus.has("qed")
+    assert list(corpus.table("activity")) == ["6.5", "2.0"]
+    with pytest.raises(UserError, match=r"row|line 1 has no column 'qed'"):
+        list(corpus.table("qed"))
+
+
+def test_rows_without_text_are_named(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.Table.from_pylist([{"text": "a"}, {"text": None}])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": null}\n')
+    for name, where in (("a.parquet", "row 2"), ("a.jsonl", "line 2")):
+        with pytest.raises(UserError, match=f"{where} has nothing in the field 'text'"):
+            _text(tmp_path / name)
+
+
+def test_half_a_character_is_refused_with_its_line(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "ab"}\n{"text": "ab\\ud83d cd"}\n')
+    with pytest.raises(UserError, match=r"line 2 holds '\\ud83d', which is half a character"):
+        _text(tmp_path / "a.jsonl")
+
+
+def test_the_manual_has_a_place():
+    assert list(Corpus("pydoc").places()) == ["Python's manual"]

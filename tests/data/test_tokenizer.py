@@ -2,6 +2,8 @@ import json
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers
 
 from candi.data.cache import load_tokenizer, load_tokens
 from candi.data.corpus import Corpus, Piece
@@ -127,3 +129,26 @@ def test_the_beginning_of_a_corpus_is_of_as_many_documents_as_it_takes(tmp_path)
     (tmp_path / "some.smi").write_text("CCCl\nCCBr\nCO\n")
     molecules = Tokenizer.from_spec("smiles", Corpus(str(tmp_path / "some.smi")))
     assert len(molecules.encode_beginning(Corpus(str(tmp_path / "some.smi")), 5)) == 6  # two whole ones
+
+
+def test_what_somebody_s_batches_needed_does_not_cut_a_text(tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat " * 30)
+    tokenizer = Tokenizer.from_spec("bpe:260", Corpus(str(tmp_path / "text.txt")))
+    whole = tokenizer.encode("the cat sat on the mat")
+    tokenizer.backend.enable_truncation(4)
+    tokenizer.backend.enable_padding(length=64)
+    (tmp_path / "tokenizer.json").write_text(tokenizer.json)
+    assert Tokenizer.load(tmp_path / "tokenizer.json").encode("the cat sat on the mat").tolist() == whole.tolist()
+
+
+def test_ids_may_have_holes(tmp_path):
+    backend = Backend(models.WordLevel({"A": 1, "C": 2, "D": 7}))
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    backend.save(str(tmp_path / "tokenizer.json"))
+    assert Tokenizer.load(tmp_path / "tokenizer.json").vocab_size == 8
+
+
+def test_half_a_character_in_a_prompt_is_refused():
+    tokenizer = Tokenizer.from_spec("char", Corpus("pydoc"))
+    with pytest.raises(UserError, match="half a character"):
+        tokenizer.encode("ab\ud83d")

@@ -164,3 +164,15 @@ def test_the_command(tmp_path, capsys):
         main(["evaluate", str(tmp_path / "hybrid"), "--data", "pydoc"])
     assert exit.value.code == 2
     assert "tells something of every token" in capsys.readouterr().err
+
+
+def test_one_sequence_has_no_interval_and_a_short_text_is_enough(tmp_path, capsys):
+    train_here(tmp_path / "run", method="mdlm", steps=2)
+    (tmp_path / "short.txt").write_text("The assert statement.")  # 21 characters, 16 in a sequence
+    main(["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "short.txt"), "--json", "--device", "cpu"])
+    told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert (told["low"], told["high"], told["sequences"]) == (None, None, 1)
+    (tmp_path / "short.txt").write_text("The assert")
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "short.txt"), "--device", "cpu"])
+    assert "too few for a sequence of 16; give more text" in capsys.readouterr().err

@@ -79,3 +79,16 @@ def test_every_position_is_read_once(denoiser):
     known[:, :7] = True
     _walk(denoiser, Remembering(denoiser), torch.randint(50, (2, L)), known)
     assert read == [8] + [1] * (L - 8)
+
+
+@torch.no_grad()
+def test_a_walk_in_bf16_is_nearly_that_in_float32(denoiser):
+    x0, known = torch.randint(50, (3, L)), torch.zeros(3, L, dtype=torch.bool)
+    known[:, :5] = True
+    method = denoiser.method
+    state = method.prior(x0, known, Rng.per_row(range(3)))
+    plain, half = (Remembering(denoiser, bf16=bf16)(state).log_probs() for bf16 in (False, True))
+    assert half.dtype == plain.dtype
+    assert not torch.equal(half, plain)
+    assert float((half.exp() - plain.exp()).abs().max()) < 0.05
+    assert _walk(denoiser, Remembering(denoiser, bf16=True), x0, known).shape == (3, L)

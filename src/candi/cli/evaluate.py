@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -64,7 +65,9 @@ def _likelihood(given: Namespace) -> None:
     model = load(given.run, given.device)
     result = likelihood(model, _sequences(given, model), times=given.times, batch=given.batch, seed=given.seed)
     if given.json:
-        print(json.dumps({"method": model.config.method, "data": given.data, **dataclasses.asdict(result)}))
+        told = dataclasses.asdict(result)
+        told |= {name: None for name in ("low", "high") if not math.isfinite(told[name])}  # of one sequence
+        print(json.dumps({"method": model.config.method, "data": given.data, **told}))
         return
     kind = "exactly" if result.exact else "at most"
     print(

@@ -52,8 +52,8 @@ def run(arguments: Sequence[str]) -> None:
         "--steps", type=int | None, default=None, help="Denoising steps; by default as the model recommends."
     )
     flags.add_argument("--temperature", type=float | None, default=None, help="Below 1 is safer, above 1 wilder.")
-    flags.add_argument("--prompt", type=str | None, default=None, help="How molecules begin: a scaffold to grow from.")
-    flags.add_argument("--infill", type=str | None, default=None, help="A template: each blank is a token to fill.")
+    flags.add_argument("--prompt", type=str, default=None, help="How molecules begin: a scaffold to grow from.")
+    flags.add_argument("--infill", type=str, default=None, help="A template: each blank is a token to fill.")
     flags.add_argument("--blank", type=str, default="_", help="The character that is a blank in --infill.")
     flags.add_argument("--seed", type=int, default=0, help="The same seed gives the same samples.")
     for name, values in method_options().items():

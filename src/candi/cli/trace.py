@@ -53,8 +53,9 @@ def run(arguments: Sequence[str]) -> None:
 def _panel(given: Namespace, run: str, model: Model, guided: bool = False) -> Panel:
     method = model.denoiser.method
     own = [name for name in method_options() if name in method.options]
-    options: dict[str, Any] = model.settled(**{name: given[name] for name in (*WALK, *own)})
-    about = f"{options['steps']} steps, temperature {options['temperature']:g}, seed {given.seed}"
+    options: dict[str, Any] = {name: given[name] for name in (*WALK, *own)}
+    settled = model.settled(**options)
+    about = f"{settled['steps']} steps, temperature {settled['temperature']:g}, seed {given.seed}"
     if guided:
         options["guide"] = _guide(given, model)
         about += f", guided by {Path(given.classifier).name}, weight {given.weight:g}"

@@ -25,8 +25,8 @@ def add_walk(flags: ArgumentParser) -> None:
     )
     flags.add_argument("--top_k", type=int | None, default=None, help="Only the likeliest tokens of each position.")
     flags.add_argument("--nucleus", type=float | None, default=None, help="Only those that hold this probability.")
-    flags.add_argument("--prompt", type=str | None, default=None, help="Text that the samples begin with.")
-    flags.add_argument("--infill", type=str | None, default=None, help="A template: each blank is a token to fill.")
+    flags.add_argument("--prompt", type=str, default=None, help="Text that the samples begin with.")
+    flags.add_argument("--infill", type=str, default=None, help="A template: each blank is a token to fill.")
     flags.add_argument("--blank", type=str, default="_", help="The character that is a blank in --infill.")
     flags.add_argument("--seed", type=int, default=0, help="The same seed gives the same samples.")
     for name, values in method_options().items():

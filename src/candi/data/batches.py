@@ -19,6 +19,13 @@ class Windows:
     seed: int
 
     def __post_init__(self) -> None:
+        if len(self.tokens) < self.length:
+            raise UserError(
+                f"The text has {len(self.tokens)} tokens, too few for a sequence of {self.length}; give more text."
+            )
+
+    def check_epoch(self) -> None:
+        """That there is enough for windows from any offset."""
         if len(self.tokens) < 2 * self.length:
             raise UserError(
                 f"The text has {len(self.tokens)} tokens, too few for sequences of {self.length}; "

@@ -74,8 +74,11 @@ class Corpus:
 
     def places(self) -> Iterator[str]:
         """Where each document stands, for those whose documents are lines; the others are numbered."""
+        if self.source == PYDOC:
+            yield "Python's manual"
+            return
         number = 0
-        for path in self.files if self.source != PYDOC else ():
+        for path in self.files:
             kind = _kind(path)
             if kind in _MOLECULES:
                 yield from (f"{path.name} line {n}" for n, _ in _molecules(path))
@@ -105,7 +108,9 @@ class Corpus:
         for path in self.files:
             rows = self._rows(path)
             if rows is None:
-                raise UserError(f"{path} has no columns, so none that is called {column!r}; give a .csv or JSON lines.")
+                raise UserError(
+                    f"{path} has no columns, so none that is called {column!r}; give a .csv, JSON lines or Parquet."
+                )
             for number, row in rows:
                 if row.get(column) in (None, ""):
                     title = "; a first line 'smiles NAME ...' names its columns" if _kind(path) in _MOLECULES else ""
@@ -119,6 +124,8 @@ class Corpus:
         kind = _kind(path)
         if kind in _TABLE:
             return self._table_rows(path)
+        if kind in _PARQUET:
+            return self._parquet(path)
         return _json(path) if kind in _JSON else _molecules(path) if kind in _MOLECULES else None
 
     @cached_property
@@ -131,7 +138,8 @@ class Corpus:
         if root.is_file():
             return [root]
         known = _TEXT | _JSON | _PARQUET | _TABLE.keys() | _MOLECULES
-        found = sorted(p for p in root.rglob("*") if p.is_file() and _kind(p) in known and not p.name.startswith("."))
+        shown = (p for p in root.rglob("*") if not any(part.startswith(".") for part in p.relative_to(root).parts))
+        found = sorted(p for p in shown if p.is_file() and _kind(p) in known)
         split = self.source.removeprefix(HUB).partition(":")[2] if self.source.startswith(HUB) else ""
         found = [p for p in found if split in p.relative_to(root).as_posix()]
         if not found:
@@ -166,6 +174,11 @@ class Corpus:
                 yield table.line_num, row
 
     def _parquet_rows(self, path: Path) -> Iterator[Piece]:
+        for number, row in self._parquet(path, [self.field]):
+            yield Piece(self._text_of(row, f"{path} row {number}"), True)
+
+    def _parquet(self, path: Path, columns: list[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Number and row, of all columns or some."""
         if importlib.util.find_spec("pyarrow") is None:
             raise UserError(f"Reading {path} needs pyarrow; install it with: pip install 'candi[parquet]'")
         import pyarrow.parquet as parquet
@@ -178,15 +191,26 @@ class Corpus:
         if self.field not in table.schema_arrow.names:
             names = ", ".join(table.schema_arrow.names)
             raise UserError(f"{path} has no column {self.field!r}; set --text_field to one of: {names}.")
-        for batch in table.iter_batches(columns=[self.field]):
-            for text in batch.column(0).to_pylist():
-                yield Piece(self._text_of({self.field: text}, str(path)), True)
+        rows = (row for batch in table.iter_batches(columns=columns) for row in batch.to_pylist())
+        yield from enumerate(rows, 1)
 
     def _text_of(self, row: object, where: str) -> str:
         text = row.get(self.column) if isinstance(row, dict) else None
+        if isinstance(row, dict) and self.column in row and text is None:
+            raise UserError(f"{where} has nothing in the field {self.column!r}; leave such rows out of the file.")
         if not isinstance(text, str):
             raise UserError(f"{where} has no text in the field {self.column!r}; set --text_field to the one that has.")
+        check_text(text, where)
         return text
+
+
+def check_text(text: str, where: str) -> None:
+    """Refuse halves of characters, which JSON and command lines can hold and no tokenizer reads."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = text[error.start]
+        raise UserError(f"{where} holds {half!r}, which is half a character and no text; mend it.") from None
 
 
 def _manual() -> str:
@@ -200,9 +224,8 @@ def _kind(path: Path) -> str:
 
 
 def _open(path: Path) -> TextIOWrapper:
-    # spreadsheets begin their files with a mark that is no text
-    encoding = "utf-8-sig" if _kind(path) in _TABLE or _kind(path) in _MOLECULES else "utf-8"
-    return _OPENERS.get(path.suffix, open)(path, "rt", encoding=encoding)
+    # some programs begin their files with a mark that is no text
+    return _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig")
 
 
 def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

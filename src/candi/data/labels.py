@@ -38,15 +38,15 @@ class Label:
         """With the threshold that decides in this corpus, to be used in others."""
         return Label(self.name, self.of_corpus(corpus, folder)[1])
 
-    def of_corpus(self, corpus: Corpus, folder: Path) -> tuple[NDArray[np.int64], float]:
-        """A label for every document, and the threshold that decided."""
+    def of_corpus(self, corpus: Corpus, folder: Path, both: bool = True) -> tuple[NDArray[np.int64], float]:
+        """A label for every document, and the threshold that decided. `both` kinds must be there to be learned."""
         values = property_values(corpus, self.name, folder)
         known = values[np.isfinite(values)]
         if not len(known):
             raise UserError(f"No document has a {self.name}; there is nothing to label.")
         threshold = float(np.quantile(known, 1 - _TOP)) if self.threshold is None else self.threshold
         labels = (values >= threshold).astype(np.int64)
-        if labels.min() == labels.max():
+        if both and labels.min() == labels.max():
             what = "every document" if labels.max() else "no document"
             raise UserError(
                 f"{what.capitalize()} has a {self.name} of at least {threshold:g}; choose another threshold."

@@ -123,9 +123,13 @@ def _made(corpus: Corpus, tokenizer: Tokenizer, length: int, molecules: bool, sk
     good = readable(texts) if molecules else [True] * len(texts)
     rows, bad = [], []
     for number, (text, can_be_read) in enumerate(zip(texts, good, strict=True)):
-        row = tokenizer.row(text, length) if can_be_read else None
+        why = "" if can_be_read else "is no molecule"
+        try:
+            row = tokenizer.row(text, length) if can_be_read else None
+        except UserError:
+            row, why = None, "holds what the vocabulary has not"
         if row is None:
-            bad.append((number, text, "is no molecule" if not can_be_read else "is too long"))
+            bad.append((number, text, why or "is too long"))
         else:
             rows.append(np.concatenate([[number], row]))
     if bad and not skip_bad:

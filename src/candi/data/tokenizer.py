@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
-from candi.data.corpus import Corpus, Piece
+from candi.data.corpus import Corpus, Piece, check_text
 from candi.errors import UserError
 
 EOS = "<|endoftext|>"
@@ -30,7 +30,7 @@ class Tokenizer:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.vocab_size = backend.get_vocab_size()
+        self.vocab_size = max(backend.get_vocab(True).values(), default=-1) + 1  # ids may have holes
         self.eos: int | None = backend.token_to_id(EOS)
         words = isinstance(backend.model, models.WordLevel)
         rows = words and all(backend.token_to_id(token) is not None for token in (BEGIN, END, PAD))
@@ -96,11 +96,12 @@ class Tokenizer:
                 return cls(_gpt2(path))
             path = path / "tokenizer.json"
         try:
-            return cls(Backend.from_file(str(path)))
-        except UserError:
-            raise
+            backend = Backend.from_file(str(path))
         except Exception as error:
             raise UserError(f"{path} is not a tokenizer file: {str(error).splitlines()[0]}") from None
+        backend.no_truncation()  # some are saved with what somebody's batches needed
+        backend.no_padding()
+        return cls(backend)
 
     @classmethod
     def from_spec(cls, spec: str, corpus: Corpus) -> "Tokenizer":
@@ -117,6 +118,7 @@ class Tokenizer:
         return cls.load(Path(spec).expanduser())
 
     def encode(self, text: str) -> NDArray[np.int64]:
+        check_text(text, "The text")
         if self.pad is not None:
             return self._known(text)
         if self._character_ids is None:

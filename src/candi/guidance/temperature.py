@@ -5,10 +5,12 @@ from candi.nets.prediction import Prediction
 from candi.sampling.walk import Denoise
 from candi.state import State
 
+_LEAST = 1e-30  # float32 holds one over it
+
 
 def tempered(denoise: Denoise, temperature: float) -> Denoise:
     """p^(1/temperature), normalised: logits divided by the temperature, in the draw and in the mean alike."""
-    if not 0 < temperature < float("inf"):
+    if not _LEAST <= temperature < float("inf"):
         raise UserError(f"The temperature must be above 0, not {temperature}; try 0.1 for nearly greedy samples.")
     if temperature == 1:
         return denoise

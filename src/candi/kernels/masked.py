@@ -27,4 +27,5 @@ def transition(log_p: Float[Tensor, "B L V"], alpha_t: Times, alpha_s: Times) ->
 
 def weight(alpha_t: Times, slope: Times) -> Tensor:
     """-alpha'(t)/(1 - alpha(t)), the weight of a corrupted position in the loss: 1/t for linear alpha. [B, 1]"""
-    return (-slope / (1 - alpha_t))[:, None]
+    # where alpha rounds to 1 nothing is corrupted, and an infinite weight on nothing would be no number
+    return (-slope / (1 - alpha_t).clamp(min=torch.finfo(alpha_t.dtype).eps / 2))[:, None]

@@ -3,6 +3,7 @@
 The reverse process and the bound take p(x0_i | z_t without i): the leave-one-out posterior, for which both are exact.
 """
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
@@ -90,7 +91,7 @@ def nelbo(
     log_guess = (c[:, None].to(log_p) + (size * a)[:, None].to(log_p) * log_p.exp()).log()
     at_x0, at_z = (log_guess.gather(-1, i[:, None])[:, 0].double() for i in (x0, z))
     truth_z = peak.where(z == x0, c)
-    entropy = peak * peak.log() + (size - 1) * c * c.log()
+    entropy = peak * peak.log() + (size - 1) * torch.xlogy(c, c)  # c is 0 where alpha rounds to 1
     cross = c * log_guess.sum(-1).double() + size * a * at_x0
     divergence = (size * (at_z - truth_z.log()) + entropy - cross) / truth_z
     return slope.double() / (size * a) * (size / truth_z - size / at_z.exp() - divergence)

@@ -18,6 +18,8 @@ from candi.schedules import LinearAlpha, Schedule
 from candi.state import State
 from candi.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
 
+_REMASKING = "Remasking reveals in random order; choose the order random, or no remasking."
+
 
 class MDLM(Method):
     """q(known) = Bernoulli(alpha(t)); nothing is seen where not known."""
@@ -77,7 +79,7 @@ class MDLM(Method):
         """
         if (remask or self.remask) == "on":
             if (order or self.order) != "random":
-                raise UserError("Remasking reveals in random order; leave out --order or --remask.")
+                raise UserError(_REMASKING)
             return self._remasking(state, predict, s, rng)
         chance = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
         chance = chance | (~state.known & (s <= 0)[:, None])
@@ -153,6 +155,8 @@ class MdlmSettings:
     def __post_init__(self) -> None:
         if self.entropy_bound < 0 or not 0 <= self.most_remasked <= 1:
             raise UserError("The entropy_bound must be at least 0 and most_remasked in [0, 1].")
+        if self.remask == "on" and self.order != "random":
+            raise UserError(_REMASKING)
 
     def build(self, codebook: Codebook) -> MDLM:
         return MDLM(

@@ -24,7 +24,7 @@ class OneHotSettings:
 
     space: Literal["projected", "onehot"] = "projected"
     rank_min: float = 0.05
-    rank_max: float = 0.4
+    rank_max: float = 0.25
     precondition: Literal["exact", "paper"] = "exact"
     solver: Literal["ddim", "euler", "ancestral"] = "ddim"
     inference: Literal["exact", "approximate"] = "exact"

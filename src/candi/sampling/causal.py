@@ -1,5 +1,7 @@
 """Left to right with memory: what a causal network has read, it need not read again."""
 
+import torch
+
 from candi.nets.denoiser import Denoiser
 from candi.nets.prediction import Prediction
 from candi.state import State
@@ -13,10 +15,10 @@ def position(state: State) -> int:
 
 
 class Remembering:
-    """A denoiser for one causal walk that keeps the keys and values of all positions read so far."""
+    """A denoiser for one causal walk that keeps the keys and values of all positions read so far, in bf16 on wish."""
 
-    def __init__(self, denoiser: Denoiser) -> None:
-        self.denoiser = denoiser
+    def __init__(self, denoiser: Denoiser, bf16: bool = False) -> None:
+        self.denoiser, self.bf16 = denoiser, bf16
         self.memory = denoiser.trunk.memory()
         self.read = 0
 
@@ -24,7 +26,9 @@ class Remembering:
         here, method = position(state), self.denoiser.method
         fresh = method.embed(state)[:, self.read : here + 1]
         told = self.denoiser.told(state, label)
-        features = self.denoiser.trunk(fresh, self.denoiser.clock(state), self.memory, told)
+        with torch.autocast(fresh.device.type, torch.bfloat16, enabled=self.bf16):
+            features = self.denoiser.trunk(fresh, self.denoiser.clock(state), self.memory, told)
+        features = features.to(fresh.dtype)
         self.read = here + 1
         # only the prediction at `here` means anything; to show it at all positions costs nothing
         everywhere = features[:, -1:].expand(-1, state.known.shape[1], -1)

@@ -65,7 +65,7 @@ def trace(model: Model, options: Mapping[str, Any], number: int = 0, alternative
     def look(state: State, prediction: Prediction) -> None:
         guesses.append(_guess(model, state, prediction, alternatives))
 
-    states = model.walk(1, first=number, seen=look, **settled)
+    states = model.walk(1, first=number, seen=look, **options)  # what nobody gave, it recommends by itself
     state: State | None = next(states)
     assert state is not None
     given = before = state.known[0]

@@ -337,6 +337,8 @@ def check_classifier(config: ClassifierConfig, name: str, method: Method, kind: 
     if config.tokenizer != tokenizer:
         raise UserError(f"The classifier {name} has another vocabulary than the run; train one for this run.")
     gaussian = method.gaussian() is not None
+    if not gaussian and method.symbols is None:
+        raise UserError(f"{kind} cannot be guided by a classifier; train it with --label instead.")
     if gaussian and config.noise is not None:
         raise UserError(
             f"{kind} is guided by a classifier of clean molecules, but {name} reads the noise of {config.noise}; train "

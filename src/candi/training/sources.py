@@ -23,12 +23,18 @@ def sequences(
     tokens = load_tokens(corpus, tokenizer, cache)
     if settings.valid is not None:
         held_out = load_tokens(Corpus(settings.valid, settings.text_field), tokenizer, cache)
+        if len(held_out) < settings.length:
+            raise UserError(
+                f"{settings.valid} has {len(held_out)} tokens, too few for a sequence of {settings.length}; give more."
+            )
     else:
         cut = len(tokens) - int(len(tokens) * settings.valid_fraction)
+        cut = cut if len(tokens) - cut >= settings.length else len(tokens)  # too little to validate is no loss to learn
         tokens, held_out = tokens[:cut], tokens[cut:]
     windows = Windows(tokens, settings.length, settings.seed)
-    enough = settings.validate_every and len(held_out) >= 2 * settings.length
-    return windows, Windows(held_out, settings.length, settings.seed) if enough else None
+    windows.check_epoch()
+    validated = settings.validate_every and len(held_out)
+    return windows, Windows(held_out, settings.length, settings.seed) if validated else None
 
 
 def _rows(
@@ -43,7 +49,7 @@ def _rows(
     def rows(of: Corpus, some: Documents) -> Rows:
         if settings.label is None:
             return Rows(some.tokens, settings.seed)
-        labels, _ = Label.of(settings.label).fixed(corpus, cache).of_corpus(of, cache)
+        labels, _ = Label.of(settings.label).fixed(corpus, cache).of_corpus(of, cache, both=of is corpus)
         return Rows(some.tokens, settings.seed, labels[some.numbers])
 
     train, held_out = documents(corpus).split(0.0 if settings.valid is not None else settings.valid_fraction)
