@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from candi.classifiers import QUALITY, Quality, check_classifier, classifier_steps, load_classifier
 from candi.config import read_json
 from candi.data.corpus import Corpus
 from candi.errors import UserError
@@ -26,7 +27,6 @@ from candi.nets.transformer import parameter_count
 from candi.report.model_card import model_card
 from candi.sampling.walk import stepper
 from candi.shipped import CARD, CLASSIFIERS, WORDS
-from candi.training.classifier import QUALITY, Quality, check_classifier, classifier_steps, load_classifier
 
 README = "README.md"
 _LENGTH = 64  # of the text by which a model is told to be itself

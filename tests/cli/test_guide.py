@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from candi.classifiers import check_classifier, load_classifier
 from candi.cli import evaluate, frontier, main
 from candi.data.corpus import Corpus
 from candi.errors import UserError
@@ -18,7 +19,6 @@ from candi.files import sha256
 from candi.guidance import guide_for
 from candi.loading import load
 from candi.report.molecules import Drawn, write_page
-from candi.training.classifier import check_classifier, load_classifier
 from tests.browser import PHONE, browser, opened  # noqa: F401 - a fixture
 from tests.training.runs import start, train_here
 

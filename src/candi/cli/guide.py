@@ -10,6 +10,7 @@ import torch
 from jsonargparse import Namespace
 from torch.nn import functional as F
 
+from candi.classifiers import ClassifierConfig, check_classifier, load_classifier
 from candi.cli.parsing import parse, parser
 from candi.cli.walking import method_options
 from candi.config import read_json
@@ -25,7 +26,6 @@ from candi.model import Model
 from candi.nets.classifier import Classifier
 from candi.report.molecules import Drawn, write_page, write_sdf, write_table
 from candi.shipped import CLASSIFIERS, classifier_of
-from candi.training.classifier import ClassifierConfig, check_classifier, load_classifier
 from candi.training.run import SETTINGS
 
 LIKED = "liked"  # how likely the classifier finds its target in a molecule, noise left aside

@@ -7,6 +7,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 
+from candi.classifiers import check_classifier, load_classifier
 from candi.cli.parsing import parse, parser
 from candi.cli.walking import WALK, add_walk, method_options
 from candi.errors import UserError
@@ -16,7 +17,6 @@ from candi.model import Model
 from candi.report.trace import Panel, write_page
 from candi.sampling.trace import trace
 from candi.shipped import classifier_of
-from candi.training.classifier import check_classifier, load_classifier
 
 
 def run(arguments: Sequence[str]) -> None:

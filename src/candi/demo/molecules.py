@@ -6,6 +6,7 @@ from typing import Any
 import gradio as gr
 
 from candi import plots
+from candi.classifiers import load_classifier
 from candi.data.molecules import PROPERTIES
 from candi.demo import html
 from candi.demo.shelf import MOLECULES, STEPS, Shelf, real, whole
@@ -14,7 +15,6 @@ from candi.evaluation.molecules import molecules
 from candi.guidance import Guidance, guide_for
 from candi.model import Model
 from candi.report.molecules import picture
-from candi.training.classifier import load_classifier
 
 _NOBODY = "nobody"
 _ABSENT = (

@@ -8,11 +8,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from candi.classifiers import check_classifier, load_classifier
 from candi.errors import UserError
 from candi.loading import load, locate
 from candi.model import Model
 from candi.shipped import CLASSIFIERS, shipped
-from candi.training.classifier import check_classifier, load_classifier
 
 LENGTH, STEPS, MOLECULES = 1024, 256, 64  # the most that a visitor may ask for
 _HELD = 2  # models in memory at once

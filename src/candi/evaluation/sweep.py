@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from candi.classifiers import check_classifier, classifier_content, load_classifier
 from candi.data.corpus import Corpus
 from candi.data.molecules import PROPERTIES, need_rdkit
 from candi.errors import UserError, unknown
@@ -31,7 +32,6 @@ from candi.loading import device_named
 from candi.model import PRECISIONS, Model, read_model
 from candi.plugins import load_inherited
 from candi.shipped import classifier_of
-from candi.training.classifier import check_classifier, classifier_content, load_classifier
 
 POINTS = "points.jsonl"
 _MAUVE = "mauve"  # the name of its folder, among those of scorers

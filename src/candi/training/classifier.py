@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -16,18 +15,18 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from candi.config import from_json, read_json
+from candi.classifiers import QUALITY, ClassifierConfig, Quality
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
 from candi.data.labels import Label
 from candi.data.rows import Rows, load_documents
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError, unknown
-from candi.files import sha256, write_text
+from candi.files import write_text
 from candi.loading import device_named, load
 from candi.methods.base import Method
 from candi.model import CONFIG, TOKENIZER, WEIGHTS, read_tensors
-from candi.nets.classifier import READERS, Classifier
+from candi.nets.classifier import READERS
 from candi.nets.transformer import TrunkSettings
 from candi.rng import Rng, derive
 from candi.training import checkpoint
@@ -35,7 +34,6 @@ from candi.training.display import Display
 from candi.training.interrupt import graceful
 
 _TRAINING = "training.safetensors"
-QUALITY = "quality.json"  # how well it tells held-out molecules apart
 
 
 @dataclass(frozen=True)
@@ -94,52 +92,6 @@ class ClassifierSettings:
             raise unknown("kind of classifier", self.kind, READERS)
         if self.noisy and self.kind != "transformer":
             raise UserError(f"A classifier that is {self.kind} knows no time and cannot read noise; leave out --kind.")
-
-
-@dataclass(frozen=True)
-class ClassifierConfig:
-    """What a classifier is: its config.json."""
-
-    symbols: int
-    pad: int | None
-    length: int
-    label: str
-    threshold: float
-    noise: str | None  # the method whose noise it reads
-    tokenizer: str
-    data: str  # a hash of what it was trained on, and how
-    model: TrunkSettings
-    kind: str = "transformer"
-    column: bool = False  # whether the values were a column of the data, and not computed
-
-    @classmethod
-    def read(cls, path: Path) -> "ClassifierConfig":
-        values = read_json(path)
-        if not isinstance(values, dict) or "noise" not in values:
-            raise UserError(f"{path} is not the config.json of a classifier; train one with candi train-classifier.")
-        trunk = from_json(TrunkSettings, values.get("model"), f"{path}, model")
-        config = from_json(cls, {**values, "model": trunk}, str(path))
-        if config.kind not in READERS:
-            raise UserError(f"{path}: {unknown('kind of classifier', config.kind, READERS)}")
-        return config
-
-    def build(self) -> Classifier:
-        return Classifier(self.symbols, self.model, pad=self.pad, timed=self.noise is not None, kind=self.kind)
-
-
-@dataclass(frozen=True)
-class Quality:
-    """How well a classifier does: `area` is the chance that a positive is thought likelier than a negative."""
-
-    steps: int
-    held_out: int
-    area: float | None  # None where they are all alike
-
-    @classmethod
-    def read(cls, source: str) -> "Quality | None":
-        """Of a classifier's folder, if it tells."""
-        path = Path(source).expanduser() / QUALITY
-        return from_json(cls, read_json(path), str(path)) if path.exists() else None
 
 
 def train_classifier(settings: ClassifierSettings) -> Path:
@@ -307,57 +259,3 @@ class _Training:
             }
         self.step = int(folder.name.rpartition("-")[2])
         display.say(f"Continuing {self.settings.out} from step {self.step}.")
-
-
-def _checkpoint(source: str) -> Path:
-    folder = Path(source).expanduser()
-    if (folder / "checkpoints").is_dir():
-        found = next(checkpoint.intact(folder / "checkpoints", lambda text: print(text, file=sys.stderr)), None)
-        if found is None:
-            raise UserError(f"{folder} has no intact checkpoint yet; let its training reach the first one.")
-        folder = found
-    if not (folder / CONFIG).exists():
-        raise UserError(f"There is no classifier at {source!r}; train one first with candi train-classifier.")
-    return folder
-
-
-def load_classifier(source: str, device: torch.device) -> tuple[Classifier, ClassifierConfig]:
-    """A classifier's folder, or one of its checkpoints."""
-    folder = _checkpoint(source)
-    config = ClassifierConfig.read(folder / CONFIG)
-    network, weights = config.build(), read_tensors(folder / WEIGHTS)
-    if {name: p.shape for name, p in network.state_dict().items()} != {name: p.shape for name, p in weights.items()}:
-        raise UserError(f"{folder / WEIGHTS} does not fit its config.json; train the classifier anew.")
-    network.load_state_dict(weights)
-    return network.to(device).eval(), config
-
-
-def check_classifier(config: ClassifierConfig, name: str, method: Method, kind: str, tokenizer: str) -> None:
-    """Refuse a classifier that reads something else than a run of this method and tokenizer writes."""
-    if config.tokenizer != tokenizer:
-        raise UserError(f"The classifier {name} has another vocabulary than the run; train one for this run.")
-    gaussian = method.gaussian() is not None
-    if not gaussian and method.symbols is None:
-        raise UserError(f"{kind} cannot be guided by a classifier; train it with --label instead.")
-    if gaussian and config.noise is not None:
-        raise UserError(
-            f"{kind} is guided by a classifier of clean molecules, but {name} reads the noise of {config.noise}; train "
-            "one without --noisy."
-        )
-    if not gaussian and config.noise != kind:
-        reads = f"the noise of {config.noise}" if config.noise else "clean molecules alone"
-        raise UserError(
-            f"{kind} is guided by a classifier that knows its noise, but {name} reads {reads}; train one for this run "
-            "with --noisy true."
-        )
-
-
-def classifier_steps(source: str) -> int | None:
-    """How long the checkpoint that is used was trained; None of a classifier that was packed."""
-    number = _checkpoint(source).name.rpartition("step-")[2]
-    return int(number) if number.isdecimal() else None
-
-
-def classifier_content(source: str) -> str:
-    """The hash of a classifier's weights."""
-    return sha256(_checkpoint(source) / WEIGHTS)
