@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 import candi
 from candi.cli import main
 from candi.errors import UserError
-from candi.evaluation.sweep import Sweep, SweepSettings
+from candi.evaluation.sweep import Sweep
+from candi.evaluation.sweep_settings import SweepSettings
 from candi.export import export
 from tests.training.runs import train_here
 

@@ -88,7 +88,8 @@ def export(
             "measures": [_measured(line) for line in lines] or before["measures"],
         }
         packed = read_model(new)
-        text = packed.generate(**advice, length=None if packed.tokenizer.pad else min(_LENGTH, model.config.length))[0]
+        length = min(_LENGTH, model.config.length) if packed.tokenizer.pad is None else None  # molecules are rows
+        text = packed.generate(**advice, length=length)[0]
         card["check"] = {"text": text, "loss": known_loss(packed, text)}
         write_text(new / CARD, json.dumps(card, indent=1) + "\n")
         write_text(new / README, model_card(card, read_json(new / CONFIG)))

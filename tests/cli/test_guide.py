@@ -13,7 +13,8 @@ from candi.cli import evaluate, frontier, main
 from candi.data.corpus import Corpus
 from candi.errors import UserError
 from candi.evaluation.molecules import molecules
-from candi.evaluation.sweep import Sweep, SweepSettings
+from candi.evaluation.sweep import Sweep
+from candi.evaluation.sweep_settings import SweepSettings
 from candi.evaluation.table import read_lines
 from candi.files import sha256
 from candi.guidance import guide_for

@@ -15,7 +15,8 @@ from candi.cli import main
 from candi.cli.frontier import integers, numbers
 from candi.errors import UserError
 from candi.evaluation.contestant import Contestant, contestants
-from candi.evaluation.sweep import Sweep, SweepSettings, _finish_share
+from candi.evaluation.sweep import Sweep, _finish_share
+from candi.evaluation.sweep_settings import SweepSettings
 from candi.evaluation.table import read_lines
 from candi.methods import METHODS
 from candi.plugins import load_plugin

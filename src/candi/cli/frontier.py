@@ -14,7 +14,8 @@ from candi.cli.walking import method_options
 from candi.errors import UserError
 from candi.evaluation.compare import Axes, Comparison, compare
 from candi.evaluation.samples import Samples
-from candi.evaluation.sweep import Sweep, SweepSettings
+from candi.evaluation.sweep import Sweep
+from candi.evaluation.sweep_settings import SweepSettings
 from candi.evaluation.table import Line, read_lines
 from candi.files import write_text
 from candi.report.frontier import write_page

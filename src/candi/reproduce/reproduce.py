@@ -25,7 +25,8 @@ from candi.data.molecules import HAS_RDKIT
 from candi.errors import UserError, unknown
 from candi.evaluation.contestant import Contestant
 from candi.evaluation.samples import Samples
-from candi.evaluation.sweep import Sweep, SweepSettings
+from candi.evaluation.sweep import Sweep
+from candi.evaluation.sweep_settings import SweepSettings
 from candi.export import export
 from candi.loading import device_named
 from candi.machine import fresh, machine

@@ -1,0 +1,93 @@
+"""What is swept and how it is measured; whatever can be told to be wrong with it before a run is looked at."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from candi.data.molecules import PROPERTIES, need_rdkit
+from candi.errors import UserError, unknown
+from candi.loading import device_named
+from candi.model import PRECISIONS
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """What is swept, and how it is measured."""
+
+    runs: Sequence[str]
+    out: Path
+    steps: Sequence[int] = (8, 16, 32, 64)
+    temperatures: Sequence[float] = (1.0,)
+    options: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    top_k: int | None = None
+    nucleus: float | None = None
+    length: int | None = None
+    n: int = 128
+    seed: int = 0
+    batch: int | None = None
+    device: str = "auto"
+    workers: int | None = None
+    precision: str = "auto"
+    compile: bool = False
+    scorers: Sequence[str] = ()
+    context: int = 1024
+    words: str | None = None
+    words_field: str = "text"
+    mauve: str | None = None
+    letters: bool = True
+    characters: int | None = None  # of each text that are judged, for runs of different tokenizers
+    molecules: str | None = None
+    classifiers: Sequence[str] = ()
+    target: int = 1
+    weights: Sequence[float] = (1.0,)
+    reveal: float = 0.0
+    label: int | None = None  # asked of runs that know labels; the weights then say how far beyond it
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise UserError("A sweep needs at least one run: candi frontier RUN [RUN ...].")
+        if not self.steps or min(self.steps) < 1:
+            raise UserError("A sweep needs --steps of at least 1, for example 8,16,32,64.")
+        if not self.temperatures or not all(0 < t < float("inf") for t in self.temperatures):
+            raise UserError("A sweep needs --temperatures above 0, for example 0.7:1.0:0.025.")
+        if self.length is not None and self.length < 1:
+            raise UserError(f"--length must be at least 1, not {self.length}.")
+        if self.characters is not None and self.characters < 1:
+            raise UserError(f"--characters must be at least 1, not {self.characters}.")
+        if self.context < 2:
+            raise UserError(f"--context must be at least 2 tokens, not {self.context}.")
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
+        if self.n < 2:
+            raise UserError(f"A point needs at least 2 samples for its band, not {self.n}.")
+        if self.batch is not None and self.batch < 1:
+            raise UserError(f"--batch must be at least 1, not {self.batch}.")
+        if self.molecules is not None:
+            need_rdkit("Measuring molecules")
+            if self.molecules not in PROPERTIES:
+                raise unknown("property", self.molecules, PROPERTIES)
+        named = [Path(scorer).name for scorer in self.scorers]
+        if len(set(named)) < len(named):
+            raise UserError(f"Two scorers have the same name ({', '.join(named)}); rename one of them.")
+        if self.mauve is not None and not self.scorers:
+            raise UserError("--mauve needs a --scorer, whose features it compares.")
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"--workers must be at least 1, not {self.workers}.")
+
+    @property
+    def resolved(self) -> str:
+        """The precision that auto means here."""
+        kind = device_named(self.device).type
+        return self.precision if self.precision != "auto" else "bf16" if kind == "cuda" else "float32"
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """One for each process: all GPUs there are, or one CPU."""
+        device = device_named(self.device)
+        several = torch.cuda.device_count() if device.type == "cuda" and device.index is None else 1
+        return [
+            torch.device("cuda", i % several) if device.type == "cuda" and several > 1 else device
+            for i in range(self.workers or several)
+        ]
