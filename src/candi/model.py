@@ -115,7 +115,8 @@ class Model(
 
         `prompt` is given text at the start; `infill` is a template in which each `blank` is one token to be filled.
         Steps, temperature and options that are not given are those that the model recommends.
-        `precision` auto is bf16 on a GPU and float32 elsewhere; `compile` pays off from some thousand samples on.
+        `precision` auto is bf16 on a GPU and float32 elsewhere; `compile` pays off from some thousand samples on,
+        and does nothing for a causal method.
         `label` is what a class-conditional model is asked for, `label_weight` how far beyond; `guide` steers any model.
         `seen` is told of every prediction as it is made.
         `options` are those of the method's step, such as solver="euler" or inference="approximate".

@@ -1,5 +1,6 @@
 """Sweeps of small runs: whole, killed, shared, refused."""
 
+import errno
 import json
 import os
 import signal
@@ -202,6 +203,28 @@ def test_damage_is_named_and_a_folder_that_cannot_be_made(runs, tmp_path, capsys
     main([*flags, "--out", str(out)])
     with pytest.raises(UserError, match="does not hold the points of a sweep"):
         read_lines(tmp_path / "bad.jsonl")
+
+
+def test_a_full_disk_is_told_and_costs_nothing_that_is_finished(runs, tmp_path, capsys, monkeypatch):
+    flags = ["frontier", str(runs / "mdlm"), "--steps", "1", "--temperatures", "0.5,1", "--n", "2", "--words", "pydoc"]
+    flags += ["--device", "cpu", "--out", str(tmp_path / "sweep")]
+
+    def full(source, target):
+        if list(tmp_path.glob("sweep/samples/*.json")):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        os.rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("candi.files.os.replace", full)
+        with pytest.raises(SystemExit) as exit:
+            main(flags)
+    assert exit.value.code == 2
+    assert "candi: The disk is full; make room and run the same command again." in capsys.readouterr().err
+    (made,) = tmp_path.glob("sweep/samples/*.json")
+    moment = made.stat().st_mtime_ns
+    main(flags)
+    assert len(read_lines(tmp_path / "sweep" / "points.jsonl")) == 2
+    assert made.stat().st_mtime_ns == moment
 
 
 def test_one_temperature_and_two_samples_are_enough_for_a_report(runs, tmp_path):

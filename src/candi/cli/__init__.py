@@ -1,5 +1,6 @@
 """The command line: one module per subcommand."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ COMMANDS = {
     "analyse": "token identifiability: figures, and what a run's noise does",
 }
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # can happen wherever something is written
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a subcommand. A user's mistake is one sentence on standard error and exit code 2."""
@@ -39,6 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # the reader of a pipe has left, for example head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        print(f"candi: The disk is full{where}; make room and run the same command again.", file=sys.stderr)
+        sys.exit(2)
 
 
 def _with_plugins(arguments: Sequence[str]) -> list[str]:

@@ -66,7 +66,12 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--workers", type=int | None, default=None, help="Processes; by default one for each GPU.")
     flags.add_argument("--precision", type=str, default="auto", help="auto, bf16 or float32; auto is bf16 on a GPU.")
     flags.add_argument(
-        "--compile", type=bool, default=False, nargs="?", const=True, help="Faster on a GPU, after half a minute."
+        "--compile",
+        type=bool,
+        default=False,
+        nargs="?",
+        const=True,
+        help="Faster on a GPU, after half a minute; nothing for methods that write one token after another.",
     )
     given = parse(flags, arguments)
     earlier = [line for source in given.runs if source.endswith(".jsonl") for line in read_lines(Path(source))]

@@ -30,7 +30,12 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
     flags.add_argument("--precision", type=str, default="auto", help="auto, bf16 or float32; auto is bf16 on a GPU.")
     flags.add_argument(
-        "--compile", type=bool, default=False, nargs="?", const=True, help="Faster on a GPU, after half a minute."
+        "--compile",
+        type=bool,
+        default=False,
+        nargs="?",
+        const=True,
+        help="Faster on a GPU, after half a minute; nothing for methods that write one token after another.",
     )
     flags.add_argument("--watch", type=bool, default=False, nargs="?", const=True, help="Show the denoising live.")
     flags.add_argument("--frames", type=Path | None, default=None, help="Save the denoising as out.svg or out.gif.")
