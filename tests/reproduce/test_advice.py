@@ -34,26 +34,30 @@ def test_the_first_where_it_is_ahead_and_both_where_they_are_level():
         Group(32, [], [_pair("b", 0.95, 1.05), _pair("c", 0.5, 0.6)], None),
         Group(64, [], [_pair("b", 1.10, 1.20), _pair("c", 0.5, 0.6)], None),
     )
-    assert told.startswith("- **Here: Alpha at 8 and 16 steps; Alpha or beta at 32 steps; beta at 64 steps.** At toy ")
-    assert "valid words of Alpha against that of beta: +17.9% at 8, +11.3% at 16, level (+0.1%) at 32, -13.0%" in told
-    assert "gamma: +82.6% at 8" in told
+    head = "**Here: Alpha at 8 and 16 steps; Alpha or beta at 32 steps; beta at 64 steps** (toy scale)."
+    assert told.splitlines()[0] == head
+    assert "| valid words of Alpha against | 8 steps | 16 steps | 32 steps | 64 steps |" in told
+    assert "| beta | +17.9% | +11.3% | level (+0.1%) | -13.0% |" in told
+    assert "| gamma | +82.6% |" in told
     assert "one by one" not in told  # of which there are no points
 
 
 def test_one_that_decides_its_own_steps_is_recommended_where_they_are_no_matter():
     fixed = Curve("ar", 256, True, [], WORDS)
     ahead = _advice(Group(8, [fixed], [_pair("b", 0.8, 0.9), _pair("ar", 1.1, 1.2)], None))[0]
-    assert ahead.startswith("- **Here: Alpha at 8 steps; one by one where 256 steps are no matter.**")
+    assert ahead.startswith("**Here: Alpha at 8 steps; one by one where 256 steps are no matter** (")
     behind = _advice(Group(8, [fixed], [_pair("b", 0.8, 0.9), _pair("ar", 0.7, 0.8)], None))[0]
-    assert behind.startswith("- **Here: Alpha at 8 steps.**")
-    assert "one by one: +33.6% at 8" in behind
+    assert behind.startswith("**Here: Alpha at 8 steps** (")
+    assert "| one by one | +33.6% |" in behind
 
 
 def test_properties_are_told_by_their_differences_and_who_is_out_of_reach_without_a_number():
     axes = Axes("unique_molecules", "property")  # cost is exp(-property)
     far = Pair("a", "c", None, "a")
     (told,) = _advice(Group(16, [], [_pair("b", math.exp(-0.02), math.exp(-0.01)), far], None), axes=axes)
-    assert "qed of Alpha against that of beta: +0.015 at 16; gamma: ahead at 16." in told
+    assert "| qed of Alpha against | 16 steps |" in told
+    assert "| beta | +0.015 |" in told
+    assert "| gamma | ahead |" in told
 
 
 def test_nothing_is_said_of_what_was_not_measured():

@@ -8,6 +8,7 @@ from pathlib import Path
 from candi.errors import UserError
 from candi.evaluation.compare import Comparison
 from candi.files import write_text
+from candi.report.tables import table
 from candi.reproduce.declared import Advice, Claim
 from candi.reproduce.experiment import Experiment
 from candi.reproduce.verdict import AGREES, DISAGREES, MISSING, Finding, findings
@@ -16,19 +17,19 @@ BEGIN, END = "<!-- written by make results -->", "<!-- end of what make results 
 
 
 def advised(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator[str]:
-    """A list item for each advice of the experiment that there are points for."""
+    """A sentence and a table for each advice of the experiment that there are points for."""
     for advice in experiment.advice:
         if advice.sweep in found and (told := _told(experiment, advice, found[advice.sweep])):
             yield told
 
 
-def into(readme: Path, items: Sequence[str]) -> None:
-    """The items between two marks of a page; the rest stays as it is."""
+def into(readme: Path, advice: Sequence[str]) -> None:
+    """The advice between two marks of a page; the rest stays as it is."""
     before, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise UserError(f"{readme} has no place for advice; put {BEGIN} and {END} where it belongs.")
-    write_text(readme, before + "\n\n".join([BEGIN, *items, END]) + after)
+    write_text(readme, before + "\n\n".join([BEGIN, *advice, END]) + after)
 
 
 def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str:
@@ -51,11 +52,9 @@ def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str
     ]
     additive = experiment.axes.measures[1].additive
     quality = experiment.grids[advice.sweep].property or experiment.axes.quality.replace("_", " ")
-    against = "; ".join(f"{advice.runs[other]}: {_changes(some, additive)}" for other, some in judged.items())
-    return (
-        f"- **{advice.where}: {'; '.join(chosen)}.** At {experiment.scale} scale, {quality} of {name} against that of "
-        f"{against}."
-    )
+    head = [f"{quality} of {name} against", *(f"{steps} steps" for steps, _ in choices)]
+    rows = [[advice.runs[other], *(_change(one, additive) for one in some)] for other, some in judged.items()]
+    return f"**{advice.where}: {'; '.join(chosen)}** ({experiment.scale} scale).\n\n{table(head, rows)}"
 
 
 def _choice(name: str, walks: Mapping[str, Sequence[Finding]], index: int) -> tuple[str, ...]:
@@ -66,11 +65,9 @@ def _choice(name: str, walks: Mapping[str, Sequence[Finding]], index: int) -> tu
     return ahead or (name, *level)
 
 
-def _changes(some: Sequence[Finding], additive: bool) -> str:
-    return ", ".join(f"{_change(one, additive)} at {one.steps}" for one in some if one.verdict != MISSING)
-
-
 def _change(one: Finding, additive: bool) -> str:
+    if one.verdict == MISSING:
+        return ""
     if not math.isfinite(one.value):
         return {AGREES: "ahead", DISAGREES: "behind"}.get(one.verdict, "not settled")
     size = f"{one.value:+.3f}" if additive else f"{100 * (one.value - 1):+.1f}%"
