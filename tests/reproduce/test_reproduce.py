@@ -311,6 +311,13 @@ def test_every_experiment_of_the_package_can_be_begun(name, scale, tmp_path):
 def test_the_page_is_made_of_the_results_alone(whole, tmp_path):
     first = write(whole / "results", tmp_path / "a").read_text()
     assert write(whole / "results", tmp_path / "b").read_text() == first
+    unique = {
+        (line["card"]["run"], line["card"]["steps"]): f"{line['measures']['unique_words']:.3f}"
+        for line in read_lines(whole / "results" / "text8-toy" / "methods.jsonl")
+        if line["card"]["temperature"] == 0.7
+    }
+    moved = ", ".join(f"{run} {unique[run, 2]} to {unique[run, 4]}" for run in ("candi", "mdlm"))
+    assert f"At one temperature (0.7), 4 steps in the place of 2 change the unique words: {moved}. That" in first
     assert "candi reproduce text8 --scale toy" in first
     assert first.count("![") == 2 * len(SWEEPS)  # the frontiers, and over the steps
     pictures = [{p.name: p.read_bytes() for p in (tmp_path / d / "figures").glob("*.svg")} for d in "ab"]

@@ -144,7 +144,7 @@ def _section(
         if experiment.grids[name].property:
             parts += _guided(comparison, name, Results(experiment, folder).ledger)
         else:
-            parts += [*_over_steps(comparison, stem, title), *_trap(comparison)]
+            parts += [*_over_steps(comparison, stem, title), *_along(comparison), *_trap(comparison)]
         parts += ["<details><summary>The same in numbers</summary>", *_matched(comparison), "</details>"]
     return parts
 
@@ -169,6 +169,30 @@ def _over_steps(comparison: Comparison, stem: Path, title: str) -> list[str]:
         return []
     plots.save(plots.over_steps(found, comparison.labels), stem.with_name(f"{stem.name}-steps"))
     return [f"![{title}, over the number of steps](figures/{stem.name}-steps.svg)"]
+
+
+def _along(comparison: Comparison) -> list[str]:
+    """What more steps do to diversity where the temperature stays: they too move samples along a frontier."""
+    curves = [curve for group in comparison.groups for curve in group.curves if not curve.steps_fixed]
+    found = {
+        (curve.label, line["card"]["temperature"], curve.steps): value
+        for curve in curves
+        for line, value in zip(curve.lines, curve.values[0], strict=True)
+    }
+    labels, steps = dict.fromkeys(curve.label for curve in curves), sorted({curve.steps for curve in curves})
+    shared = [
+        t for t in sorted({t for _, t, _ in found}) if all((label, t, s) in found for label in labels for s in steps)
+    ]
+    if len(steps) < 2 or not shared:
+        return []
+    middle, diversity = shared[len(shared) // 2], comparison.labels[0]
+    moved = (
+        f"{label} {found[label, middle, steps[0]]:.3f} to {found[label, middle, steps[-1]]:.3f}" for label in labels
+    )
+    return [
+        f"At one temperature ({middle:g}), {steps[-1]} steps in the place of {steps[0]} change the {diversity}: "
+        f"{', '.join(moved)}. That is a way along the curves; what steps gain is the distance between them."
+    ]
 
 
 def _trap(comparison: Comparison) -> list[str]:
