@@ -326,6 +326,7 @@ def test_the_page_is_made_of_the_results_alone(whole, tmp_path):
     assert "| not measured |" not in first
     entry = json.loads((whole / "results" / "text8-toy" / "ledger.jsonl").read_text().splitlines()[0])
     assert f"{entry['valid_loss']:.3f}" in first
+    assert "between methods they do not compare" in first
     half = shutil.copytree(whole / "results" / "text8-toy", tmp_path / "results" / "text8-toy")
     lines = [line for line in read_lines(half / "methods.jsonl") if line["card"]["run"] != "mdlm"]
     write_lines(half / "methods.jsonl", lines)

@@ -248,6 +248,8 @@ def _trained(experiment: Experiment, ledger: Ledger) -> str:
         cells = [f"{entry['steps']:,}", f"{entry['tokens'] / 1e6:,.0f}M", loss, minutes]
         rows.append([run, *cells, entry["device"]])
     told = table(["run", "steps", "tokens", "validation loss", "minutes of training", "on"], rows)
+    if len({experiment.runs[run].get("method") for run in experiment.runs if run not in missing}) > 1:
+        told += "\n\nA loss is its method's own objective, in nats a token: between methods they do not compare."
     return told + (f"\n\nNot run yet: {', '.join(missing)}." if missing else "")
 
 
