@@ -26,6 +26,13 @@ def trace(tab: Tab, name: str) -> None:
         tab.screenshot(path=FOLDER / name)
 
 
+def molecules(tab: Tab) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        main(["guide", "qm9", "--property", "qed", "--weight", "5", "--device", "cpu", "--out", folder])
+        tab.goto((Path(folder) / "molecules.html").as_uri())
+        tab.screenshot(path=FOLDER / "molecules.png")
+
+
 def demo(tab: Tab) -> None:
     page = Page(Shelf(device="cpu"))
     tab.goto(page.address)
@@ -49,5 +56,6 @@ if __name__ == "__main__":
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         size = {"width": 1120, "height": 720}
         trace(browser.new_page(viewport=size), "trace.png")
+        molecules(browser.new_page(viewport=size))
         demo(browser.new_page(viewport=size))
         browser.close()

@@ -71,7 +71,7 @@ def test_the_page_of_results_is_written_from_the_results(tmp_path):
     page = write(DOCS.parent / "results", tmp_path, readme)
     assert page.read_text(encoding="utf-8") == (DOCS / "results.md").read_text(encoding="utf-8")
     assert readme.read_bytes() == (DOCS.parent / "README.md").read_bytes()  # its advice is theirs too
-    assert "- **27 characters" in readme.read_text(encoding="utf-8")
+    assert "**27 characters" in readme.read_text(encoding="utf-8")
     made = {path.name for path in (tmp_path / "figures").glob("*.svg")}
     assert made
     assert made <= {path.name for path in (DOCS / "figures").glob("*.svg")}

@@ -53,7 +53,7 @@ def test_guided_points_of_every_weight_temperature_and_tilt(whole):
 def test_classifiers_of_every_kind_and_none_guide_the_same_way(whole, tmp_path):
     lines = read_lines(whole / "kinds-qed.jsonl")
     by = {(c["run"], c["guidance"]["classifier"], c["guidance"]["weight"]) for c in (line["card"] for line in lines)}
-    kinds = ("qed-clean", "qed-recurrent", "qed-bag")
+    kinds = ("qed-clean", "qed-transformer", "qed-bag", "qed-long")
     assert by == {("candi", kind, w) for kind in kinds for w in (0.0, 3.0)} | {
         ("candi-qed", None, w) for w in (0.0, 0.5, 1.0, 2.0, 4.0)
     }
@@ -100,6 +100,8 @@ def test_classifiers_read_their_data_as_the_run_does(tmp_path):
     made = read("molecules", "small").classifier("qed-bag", "candi", tmp_path, "qm9", tmp_path / "c")
     assert made.skip_bad
     assert made.kind == "bag"
+    assert made.steps == 300  # changed at this scale, for this one
+    assert read("molecules", "small").classifier("qed-long", "candi", tmp_path, "qm9", tmp_path / "c").steps == 2000
 
 
 def test_a_column_of_the_table_goes_before_rdkit(tmp_path):

@@ -197,6 +197,7 @@ def test_a_file_of_one_s_own_and_a_changed_plan(mine, tmp_path, capfd):
         ({"sweeps": {"methods": {"title": "one", "runs": ["nope"]}}}, "no run 'nope'"),
         ({"runs": {"mdlm": {"method": "mdlm", "devices": 2}}}, "a run uses one device"),
         ({"runs": {"mdlm": {"method": "mdlm"}, "sweeps": {"method": "mdlm"}}}, "cannot be called 'sweeps'"),
+        ({"classifiers": {"mdlm": {"label": "qed:top"}}}, "'mdlm' is a run and a classifier"),
         ({"sweeps": {"methods": METHODS | {"labels": {"mdlm": 1}}}}, "knows labels"),
         ({"sweeps": {"methods": METHODS | {"classifiers": {"mdlm": ["nobody"]}}}}, "no classifier 'nobody'"),
         ({"sweeps": {"methods": METHODS | {"classifiers": {"nope": []}}}}, "no run 'nope'"),

@@ -185,7 +185,11 @@ def _facts(found: Molecules, computed: Sequence[str], config: ClassifierConfig |
 
 
 def _title(given: Namespace) -> str:
-    by = f"guided by {given.classifier}, weight {given.weight:g}" if given.classifier else f"label {given.label}"
+    by = (
+        f"guided by {Path(given.classifier).name}, weight {given.weight:g}"
+        if given.classifier
+        else f"label {given.label}"
+    )
     return f"Molecules of {given.run}, {by}, {given.steps} steps"
 
 

@@ -18,9 +18,9 @@ from candi.report.molecules import picture
 
 _NOBODY = "nobody"
 _ABSENT = (
-    "No model of molecules is here yet. Make one and its classifiers with `make molecules`, then start the page with"
+    "No model of molecules is here. Train one and its classifiers, then start the page with"
     "\n\n"
-    "    candi demo runs/qm9 --classifiers runs/qm9-qed,runs/qm9-rings"
+    "    candi demo runs/molecules --classifiers runs/qed,runs/rings"
 )
 
 

@@ -82,7 +82,7 @@ class Scale:
     temperatures: list[float]
     n: int
     data: str | None = None
-    changes: dict[str, Any] = field(default_factory=dict)  # of single runs at this scale
+    changes: dict[str, Any] = field(default_factory=dict)  # of single runs and classifiers at this scale
     classify: dict[str, Any] = field(default_factory=dict)
     weights: list[float] = field(default_factory=list)
     characters: int | None = None  # of each text that are judged, where tokenizers differ
@@ -127,9 +127,11 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
             raise UserError(
                 f"{where}, {run}: a run uses one device; begin the command once for each, which shares the work."
             )
-    for run, values in size.changes.items():
-        if run not in file.runs or not isinstance(values, Mapping):
-            raise UserError(f"{here}: changes holds tables of settings by run; {run} is none.")
+    if twice := sorted(file.runs.keys() & file.classifiers.keys()):
+        raise UserError(f"{where}: {twice[0]!r} is a run and a classifier; rename one of them.")
+    for name, values in size.changes.items():
+        if name not in {**file.runs, **file.classifiers} or not isinstance(values, Mapping):
+            raise UserError(f"{here}: changes holds tables of settings by run or classifier; {name} is none.")
     if not size.runs or not size.sweeps or not size.steps or not size.temperatures:
         raise UserError(f"{here}: runs, sweeps, steps and temperatures must not be empty.")
     if size.n < 2 or min(size.steps) < 1 or min(size.temperatures) <= 0:

@@ -180,7 +180,10 @@ def _at_scale(name: str, scale: str, file: File, where: str) -> Experiment:
         characters=size.characters, overview=overview(file, where),
         shared_tokenizer=_merged(file.train, size.train).get("tokenizer"),
         runs={run: _merged(file.train, size.train, file.runs[run], size.changes.get(run, {})) for run in size.runs},
-        classifiers={name: _merged(size.classify, values) for name, values in file.classifiers.items()},
+        classifiers={
+            name: _merged(size.classify, values, size.changes.get(name, {}))
+            for name, values in file.classifiers.items()
+        },
         advice=[from_json(Advice, values, where) for values in file.advice],
         claims=[
             claim
