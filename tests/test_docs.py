@@ -1,5 +1,6 @@
 """What the documents show works."""
 
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from candi.evaluation.table import read_lines
 from candi.reproduce.page import write
+from candi.shipped import shipped
 
 DOCS = Path(__file__).parents[1] / "docs"
 pytestmark = pytest.mark.usefixtures("cache")
@@ -88,7 +90,7 @@ def test_the_functions_of_the_page_on_identifiability():
 
 @pytest.mark.parametrize("rule", ["rings", "qed"])
 def test_the_points_behind_the_figures_of_molecules_rise_with_the_weight(rule):
-    """What docs/molecules.md says of a small model, in the file that `make molecules` wrote."""
+    """What docs/molecules.md says of the model that ships, in the file that `make molecules` wrote, and in its card."""
     lines = read_lines(DOCS / "figures" / f"qm9-{rule}.jsonl")
     weights = [line["card"]["guidance"]["weight"] for line in lines]
     means = [line["measures"]["property"] for line in lines]
@@ -96,3 +98,8 @@ def test_the_points_behind_the_figures_of_molecules_rise_with_the_weight(rule):
     assert len(weights) >= 4
     assert means == sorted(means)
     assert {line["card"]["property"] for line in lines} == {rule}
+    assert {line["card"]["n"] for line in lines} == {512}
+    card = json.loads((shipped()["qm9"] / "card.json").read_text(encoding="utf-8"))
+    assert {line["card"]["checkpoint"] for line in lines} == {card["sha256"]}
+    told = {row["weight"]: row[f"mean_{rule}"] for row in card["measures"] if row["guided"] == f"{rule}:top"}
+    assert told == dict(zip(weights, (round(mean, 4) for mean in means), strict=True))

@@ -1,15 +1,18 @@
 """A trained model from Python: load, generate, walk, save."""
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 import candi
 from candi.errors import UserError
 from candi.loading import locate
+from candi.tensors import write_tensors
 from tests.training.runs import train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -195,3 +198,16 @@ def test_what_belongs_to_a_model_comes_with_it_from_the_hub(model, tmp_path, mon
     monkeypatch.setattr("candi.loading.snapshot_download", download)
     locate("hf:someone/model")
     assert {"card.json", "words.bloom", "classifiers/**"} <= set(asked["allow_patterns"])
+
+
+def test_a_disk_that_takes_no_tensors_is_an_error_like_any_other(tmp_path, monkeypatch):
+    with pytest.raises(OSError, match="No such file"):
+        write_tensors({"a": torch.zeros(3)}, tmp_path / "nowhere" / "a.safetensors")
+
+    def full(*_):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("candi.tensors.save_file", full)
+    with pytest.raises(OSError, match="No space left") as refused:
+        write_tensors({"a": torch.zeros(3)}, tmp_path / "a.safetensors")
+    assert refused.value.errno == errno.ENOSPC

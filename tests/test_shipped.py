@@ -50,7 +50,7 @@ def guided() -> Callable[[str, float], Molecules]:
     def made(weight: float, name: str) -> list[str]:
         network, _ = load_classifier(str(shipped()["qm9"] / "classifiers" / name), model.device)
         guide = guide_for(model.denoiser.method, network.log_probability(1), weight) if weight else None
-        return model.generate(192, seed=0, batch=96, guide=guide)
+        return model.generate(128 if weight else 192, seed=0, batch=64, guide=guide)
 
     return lambda name, weight: molecules(made(weight, name if weight else "qed"), [name])
 
@@ -62,10 +62,10 @@ def test_most_samples_are_molecules_and_different_ones(guided):
     assert found.unique >= 0.8
 
 
-@pytest.mark.parametrize(("name", "weights", "margin"), [("qed", (0, 3, 10), 0.008), ("rings", (0, 1, 5), 0.2)])
+@pytest.mark.parametrize(("name", "weights", "margin"), [("qed", (0, 3, 10), 0.005), ("rings", (0, 0.5, 10), 0.1)])
 def test_guidance_moves_the_property_of_the_valid_ones(guided, name, weights, margin):
-    """From weight to weight by more than the margin. In the card the means of QED are about 0.025 apart, here with a
-    standard error of 0.008; those of the rings 1.0 and 0.5, here with one of 0.13."""
+    """From weight to weight by more than the margin, at least two standard errors below what is expected: a difference
+    of such means has one of 0.01 (QED, values spread by 0.07) and of 0.16 to 0.22 (rings, by 1.2 to 1.5)."""
     means = [guided(name, weight).mean(name) for weight in weights]
     assert means[0] + margin < means[1]
     assert means[1] + margin < means[2]
@@ -93,7 +93,8 @@ def test_cards_tell_the_truth(name):
     for field in ("title", "data", "licence", "training", "recommended", "measures"):
         assert card[field], field
     chosen = [row for row in card["measures"] if card["recommended"].items() <= row.items() and not row.get("weight")]
-    assert chosen  # what it recommends is what was measured
+    # what it recommends is what was measured, once, or once for each property that it can be guided to
+    assert len(chosen) == max(1, len(card.get("classifiers", {})))
     for path in sorted((folder / "classifiers").glob("*")):
         assert card["classifiers"][path.name]["sha256"] == sha256(path / "model.safetensors")
         assert card["classifiers"][path.name]["area"] > 0.9

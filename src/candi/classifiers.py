@@ -10,9 +10,10 @@ from candi.config import from_json, read_json
 from candi.errors import UserError, unknown
 from candi.files import sha256
 from candi.methods.base import Method
-from candi.model import CONFIG, WEIGHTS, read_tensors
+from candi.model import CONFIG, WEIGHTS
 from candi.nets.classifier import READERS, Classifier
 from candi.nets.transformer import TrunkSettings
+from candi.tensors import read_tensors
 from candi.training import checkpoint
 
 QUALITY = "quality.json"  # how well it tells held-out molecules apart

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
 from candi.classifiers import QUALITY, Quality, check_classifier, classifier_steps, load_classifier
 from candi.config import read_json
@@ -27,6 +26,7 @@ from candi.nets.transformer import parameter_count
 from candi.report.model_card import model_card
 from candi.sampling.walk import stepper
 from candi.shipped import CARD, CLASSIFIERS, WORDS
+from candi.tensors import write_tensors
 
 README = "README.md"
 _LENGTH = 64  # of the text by which a model is told to be itself
@@ -138,7 +138,7 @@ def _pack_classifier(source: str, out: Path, model: Model) -> None:
     network, config = load_classifier(source, torch.device("cpu"))
     check_classifier(config, source, model.denoiser.method, model.config.method, model.tokenizer.fingerprint)
     out.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.to(torch.bfloat16) for name, tensor in network.state_dict().items()}, out / WEIGHTS)
+    write_tensors({name: tensor.to(torch.bfloat16) for name, tensor in network.state_dict().items()}, out / WEIGHTS)
     write_text(out / CONFIG, json.dumps(asdict(config), indent=1) + "\n")
     quality = Quality.read(source)
     if quality is not None and classifier_steps(source) in (None, quality.steps):  # of these weights
@@ -157,6 +157,7 @@ def _classifier(folder: Path) -> dict[str, Any]:
         "parameters": parameter_count(network),
         "bytes": (folder / WEIGHTS).stat().st_size,
         "sha256": sha256(folder / WEIGHTS),
+        "steps": quality and quality.steps,
         "area": quality and quality.area,
         "held_out": quality and quality.held_out,
     }

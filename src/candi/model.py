@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 from huggingface_hub import ModelHubMixin, snapshot_download
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from candi import guidance
@@ -25,6 +23,7 @@ from candi.sampling.engine import Engine
 from candi.sampling.walk import Denoise, stepper, walk
 from candi.shipped import CARD, check_weights, recommended
 from candi.state import State
+from candi.tensors import read_tensors, write_tensors
 from candi.types import Mask, Tokens
 
 PRECISIONS = ("auto", "bf16", "float32")
@@ -246,7 +245,7 @@ def _without_gradients(states: Iterator[State]) -> Iterator[State]:
 
 def write_model(folder: Path, weights: dict[str, Tensor], tokenizer: Tokenizer, config: ModelConfig) -> None:
     """model.safetensors, config.json and tokenizer.json."""
-    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / WEIGHTS)
+    write_tensors(weights, folder / WEIGHTS)
     (folder / CONFIG).write_text(json.dumps(config.to_json(), indent=2) + "\n", encoding="utf-8")
     (folder / TOKENIZER).write_text(tokenizer.json, encoding="utf-8")
 
@@ -270,15 +269,6 @@ def load_weights(denoiser: Denoiser, path: Path) -> None:
     if wrong:
         raise UserError(f"{path} does not fit its config.json: {_some(wrong)} missing, unexpected or of another shape.")
     denoiser.load_state_dict(weights)
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing; {path.parent} is not a checkpoint.") from None
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} cannot be read ({error}); it is damaged or cut short.") from None
 
 
 def _some(names: Sequence[str]) -> str:

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 
 import pytest
 from playwright.sync_api import expect
@@ -55,16 +56,25 @@ def shelf(runs):
     return Shelf([str(runs / name) for name in ("spells", "masked")], device="cpu")
 
 
-@pytest.fixture(scope="module")
-def served(runs):
+def _serve(*arguments):
     """The real command in a process of its own; it says where it is."""
-    folders = [str(runs / name) for name in ("spells", "masked", "mols")]
-    command = [sys.executable, "-m", "candi", "demo", *folders, "--classifiers", str(runs / "rings"), "--device", "cpu"]
+    command = [sys.executable, "-m", "candi", "demo", *arguments, "--device", "cpu"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     address = next(found[0] for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
-    yield address
+    return process, address
+
+
+def _interrupt(process):
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=60) == 0
+
+
+@pytest.fixture(scope="module")
+def served(runs):
+    folders = [str(runs / name) for name in ("spells", "masked", "mols")]
+    process, address = _serve(*folders, "--classifiers", str(runs / "rings"))
+    yield address
+    _interrupt(process)
 
 
 @contextmanager
@@ -198,11 +208,46 @@ def test_molecules_are_made_drawn_and_sifted(browser, served):  # noqa: F811
         assert 0 < shown.locator("figure").count() < made
 
 
-def test_without_a_model_of_molecules_the_tab_says_how_to_make_one(runs, monkeypatch):
-    monkeypatch.setattr("candi.demo.shelf.shipped", dict)
-    page = Page(Shelf([str(runs / "spells")], device="cpu"))
+def test_ctrl_c_ends_it_in_the_middle_of_a_walk_with_the_page_open(browser):  # noqa: F811
+    process, address = _serve()
+    page = browser.new_page()
+    page.goto(address)
+    page.get_by_role("tab", name="Molecules").click()
+    page.get_by_label("number input for Steps").last.fill("256")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Make molecules").click()
+    page.locator("#molecules").get_by_text(re.compile(r"step \d+ of 256")).wait_for()
+    _interrupt(process)
     page.close()
-    assert "No model of molecules is here." in str(page.blocks.get_config_file())
+
+
+def test_a_shelf_is_closed_after_the_step_that_is_under_way():
+    shelf = Shelf(device="cpu")
+    begun, go_on, closed, made = Event(), Event(), Event(), []
+
+    def states():
+        yield 1
+        begun.set()
+        go_on.wait(timeout=30)
+        yield 2
+
+    def walk():
+        with suppress(UserError):  # the third is refused
+            for state in shelf.one_by_one(states()):
+                made.append(state)
+
+    walking, closing = Thread(target=walk), Thread(target=lambda: (shelf.close(), closed.set()))
+    walking.start()
+    assert begun.wait(timeout=30)
+    closing.start()
+    closing.join(timeout=0.2)
+    assert not closed.is_set()  # it waits for the second step
+    go_on.set()
+    closing.join(timeout=30)
+    walking.join(timeout=30)
+    assert made == [1, 2]
+    with pytest.raises(UserError, match="closed"):
+        next(shelf.one_by_one(iter([1])))
 
 
 def test_a_phone_is_wide_enough(browser, served):  # noqa: F811

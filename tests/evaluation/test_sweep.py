@@ -227,6 +227,13 @@ def test_a_full_disk_is_told_and_costs_nothing_that_is_finished(runs, tmp_path, 
     assert made.stat().st_mtime_ns == moment
 
 
+def test_output_that_nobody_can_keep_is_told():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "candi", "models"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "candi: The disk is full; make room and run the same command again.\n"
+
+
 def test_one_temperature_and_two_samples_are_enough_for_a_report(runs, tmp_path):
     flags = ["frontier", str(runs / "mdlm"), str(runs / "candi"), "--steps", "1", "--temperatures", "1e-6", "--n", "2"]
     main([*flags, "--out", str(tmp_path / "x"), "--scorer", str(runs / "ar")])

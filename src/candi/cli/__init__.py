@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         _run(_with_plugins(arguments))
+        sys.stdout.flush()  # what cannot be written is told here, not after the end
     except UserError as error:
         print(f"candi: {error}", file=sys.stderr)
         sys.exit(2)
@@ -40,14 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("candi: interrupted.", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # the reader of a pipe has left, for example head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_output()
         sys.exit(141)
     except OSError as error:
         if error.errno not in _FULL:
             raise
         where = f" ({error.filename})" if error.filename else ""
         print(f"candi: The disk is full{where}; make room and run the same command again.", file=sys.stderr)
+        _close_output()
         sys.exit(2)
+
+
+def _close_output() -> None:
+    """Nobody takes what is still waiting to be written."""
+    out = sys.__stdout__
+    if out is not None and sys.stdout is out:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
 def _with_plugins(arguments: Sequence[str]) -> list[str]:

@@ -35,7 +35,8 @@ _HISTOGRAM = 4000  # molecules of the training data that a histogram is made of
 def run(arguments: Sequence[str]) -> None:
     flags = parser("guide", "RUN --classifier C", "Generate molecules that a classifier likes.")
     flags.add_argument("run", type=str, help="A run that was trained on molecules.")
-    flags.add_argument("--classifier", type=str | None, default=None, help="Folder of candi train-classifier.")
+    flags.add_argument("--classifier", type=str | None, default=None, help="Folder of candi train-classifier, "
+                       "or the property of one that came with the run.")  # fmt: skip
     flags.add_argument("--property", type=str | None, default=None, help="Guide by a classifier that was packed with "
                        "the model.")  # fmt: skip
     flags.add_argument("--target", type=int, default=1, help="The label that is wanted.")
@@ -106,7 +107,10 @@ def _check(given: Namespace) -> None:
     if not math.isfinite(given.weight):
         raise UserError(f"The weight must be a number, not {given.weight}.")
     if given.classifier is None and given.label is None:
-        raise UserError("Say by what to guide: --classifier C, or --label 1 for a class-conditional run.")
+        raise UserError(
+            "Say by what to guide: --property qed where a classifier came with the model, --classifier C, or --label 1 "
+            "for a class-conditional run."
+        )
     if given.classifier is None and (given.reveal or given.exact):
         raise UserError("--reveal and --exact are for a --classifier; leave them out.")
     if given.label is None and given.label_weight:

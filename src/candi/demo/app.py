@@ -1,6 +1,8 @@
 """The page: tabs, a fair queue, and nothing from outside this machine."""
 
 import os
+from contextlib import suppress
+from threading import Event
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before it is imported: nobody is told of visitors
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -46,8 +48,11 @@ class Page:
         return f"http://127.0.0.1:{self.blocks.server_port}"
 
     def wait(self) -> None:
-        self.blocks.block_thread()
+        """Until Ctrl-C."""
+        with suppress(KeyboardInterrupt):
+            Event().wait()
 
     def close(self) -> None:
+        self.blocks.server.force_exit = True  # uvicorn's: tabs that are still open are not waited for
         self.blocks.close(verbose=False)
-        self.shelf.clear()
+        self.shelf.close()

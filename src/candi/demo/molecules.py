@@ -17,18 +17,10 @@ from candi.model import Model
 from candi.report.molecules import picture
 
 _NOBODY = "nobody"
-_ABSENT = (
-    "No model of molecules is here. Train one and its classifiers, then start the page with"
-    "\n\n"
-    "    candi demo runs/molecules --classifiers runs/qed,runs/rings"
-)
 
 
 def tab(shelf: Shelf) -> None:
     names = shelf.molecules()
-    if not names:
-        gr.Markdown(_ABSENT)
-        return
     judges, advice = [_NOBODY, *(judge.label for judge in shelf.judges(names[0]))], shelf.model(names[0]).recommended
     with gr.Row():
         with gr.Column(scale=1, min_width=280):
@@ -40,7 +32,7 @@ def tab(shelf: Shelf) -> None:
                 info="A classifier and its rule.",
             )
             wanted = gr.Radio(["more", "less"], value="more", label="Wanted", info="More or less of the property.")
-            weight = gr.Slider(0, 40, 10, step=0.5, label="Guidance weight", info="How much the classifier counts.")
+            weight = gr.Slider(0, 40, 5, step=0.5, label="Guidance weight", info="How much the classifier counts.")
             measured = gr.Dropdown(list(PROPERTIES), value="qed", label="Property", info="What is measured and shown.")
             steps = gr.Slider(1, STEPS, advice["steps"], step=1, label="Steps", info="Evaluations of the network.")
             temperature = gr.Slider(0.1, 1.5, advice["temperature"], step=0.05, label="Temperature",
@@ -83,8 +75,11 @@ def _make(shelf: Shelf, name: Any, judge: Any, wanted: Any, weight: Any, measure
             "temperature": real(temperature, "The temperature", 0.05, 5.0),
             "seed": whole(seed, "The seed", 0, 2**53),
         }
-        yield '<p class="soft">Making molecules …</p>', []
-        found = molecules(model.generate(n, guide=guide, **options), [measured])
+        walk = model.walk(n, guide=guide, **options)
+        for done, state in enumerate(shelf.one_by_one(walk)):  # noqa: B007 - the last one counts
+            yield f'<p class="soft">Making molecules: step {done} of {options["steps"]}</p>', []
+        texts = [model.tokenizer.decode(row) for row in model.denoiser.method.decode(state).tolist()]
+        found = molecules(texts, [measured])
         valid = [text for text in found.smiles if text is not None]
         rows = list(dict(zip(valid, found.values[measured], strict=True)).items())
         told = [n, found.valid, rows, measured]

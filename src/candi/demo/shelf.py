@@ -2,11 +2,11 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from candi.classifiers import check_classifier, load_classifier
 from candi.errors import UserError
@@ -16,6 +16,7 @@ from candi.shipped import CLASSIFIERS, shipped
 
 LENGTH, STEPS, MOLECULES = 1024, 256, 64  # the most that a visitor may ask for
 _HELD = 2  # models in memory at once
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Shelf:
         self.sources = {name: str(folder) for name, folder in shipped().items()} | dict(zip(own, runs, strict=True))
         self.classifiers, self.device = tuple(classifiers), device
         self._held: OrderedDict[str, Model] = OrderedDict()
-        self._lock = Lock()
+        self._lock, self._working, self._closed = Lock(), Lock(), False
         for run in runs:
             self.model(Path(run).name or run)  # a mistake is told before the page opens
 
@@ -79,9 +80,22 @@ class Shelf:
             for one in found
         ]
 
-    def clear(self) -> None:
-        """Let go of all memory."""
-        with self._lock:
+    def one_by_one(self, states: Iterator[T]) -> Iterator[T]:
+        """The states of a walk, as long as the shelf is open."""
+        while True:
+            with self._working:
+                if self._closed:
+                    raise UserError("The page was closed.")
+                state = next(states, None)
+            if state is None:
+                return
+            yield state
+
+    def close(self) -> None:
+        """Let go of all memory. The step that is under way is waited for, further ones are refused: a process that ends
+        in the middle of one crashes."""
+        with self._working, self._lock:
+            self._closed = True
             self._held.clear()
 
 

@@ -77,7 +77,7 @@ def _write(shelf: Shelf, name: Any, prompt: Any, template: Any, steps: Any, temp
             given["length"] = whole(length, "The length", 1, LENGTH)
         elif len(model.canvas(infill=given["infill"]).tokens) > LENGTH:
             raise UserError(f"The template has more than {LENGTH} tokens; shorten it.")
-        for frame in frames(model, given, 0):
+        for frame in shelf.one_by_one(frames(model, given, 0)):
             yield html.walk(frame), ""
             time.sleep(_PAUSE)
         yield html.walk(frame), frame.text

@@ -56,6 +56,7 @@ def _classifiers(name: str, classifiers: Mapping[str, Card]) -> str:
         {
             "property": key, "positive": f"{one['label']}, at least {one['threshold']:g}", "kind": one["kind"],
             "parameters": f"{one['parameters']:,}", "MB": f"{one['bytes'] / 1e6:.1f}",
+            **({} if one["steps"] is None else {"steps of training": f"{one['steps']:,}"}),
             **({} if one["area"] is None else {"area under the curve": f"{one['area']:.3f}"}),
             **({} if one["held_out"] is None else {"of held-out molecules": f"{one['held_out']:,}"}),
             "SHA-256": f"`{one['sha256'][:16]}…`",

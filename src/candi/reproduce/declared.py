@@ -10,7 +10,8 @@ from candi.errors import UserError, unknown
 RUN = "run:"  # before the name of a run of the experiment that judges the others
 CLASSIFIERS, SWEEPS, LOCKS = "classifiers", "sweeps", "locks"  # folders beside those of the runs
 LEDGER, JUDGES = "ledger", "judges"  # beside the points of the sweeps
-PREDICTED, JUDGE = "predict", "judge"  # stages: what identifiability says, and a judge packed
+# stages: what identifiability says, a judge packed, a classifier trained
+PREDICTED, JUDGE, CLASSIFIER = "predict", "judge", "classifier"
 
 
 @dataclass(frozen=True)

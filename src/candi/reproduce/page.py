@@ -13,7 +13,7 @@ from candi.evaluation.table import read_lines
 from candi.files import write_text
 from candi.report.tables import caution, matched_rows, table
 from candi.reproduce.advice import advised, into
-from candi.reproduce.declared import Claim, Grid
+from candi.reproduce.declared import CLASSIFIER, Claim, Grid
 from candi.reproduce.experiment import SCALES, Experiment, experiments, read
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.overview import overview
@@ -250,7 +250,20 @@ def _trained(experiment: Experiment, ledger: Ledger) -> str:
     told = table(["run", "steps", "tokens", "validation loss", "minutes of training", "on"], rows)
     if len({experiment.runs[run].get("method") for run in experiment.runs if run not in missing}) > 1:
         told += "\n\nA loss is its method's own objective, in nats a token: between methods they do not compare."
-    return told + (f"\n\nNot run yet: {', '.join(missing)}." if missing else "")
+    told += f"\n\nNot run yet: {', '.join(missing)}." if missing else ""
+    return told + _classifiers(experiment, ledger)
+
+
+def _classifiers(experiment: Experiment, ledger: Ledger) -> str:
+    """Those that guide, and how well they tell held-out molecules apart."""
+    entries = {name: ledger.find(CLASSIFIER, name) for name in experiment.classifiers}
+    rows = [
+        [name, entry["kind"], f"noise of {entry['reads']}" if entry["reads"] else "clean molecules",
+         f"{entry['steps']:,}", "" if entry["area"] is None else f"{entry['area']:.3f}"]
+        for name, entry in entries.items() if entry is not None
+    ]  # fmt: skip
+    head = ["classifier", "kind", "has read", "steps", "area under the curve"]
+    return f"\n\n{table(head, rows)}" if rows else ""
 
 
 def told(experiment: Experiment, folder: Path) -> Sequence[str]:

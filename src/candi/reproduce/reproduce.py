@@ -19,10 +19,12 @@ import torch
 from filelock import FileLock, Timeout
 
 from candi.analysis.studies import prediction
+from candi.classifiers import Quality
 from candi.config import read_json
 from candi.data.corpus import Corpus
 from candi.data.molecules import HAS_RDKIT
 from candi.errors import UserError, unknown
+from candi.evaluation.card import fingerprint
 from candi.evaluation.contestant import Contestant
 from candi.evaluation.samples import Samples
 from candi.evaluation.sweep import Sweep
@@ -32,7 +34,7 @@ from candi.loading import device_named
 from candi.machine import fresh, machine
 from candi.model import read_model
 from candi.reproduce import beforehand
-from candi.reproduce.declared import CLASSIFIERS, JUDGE, LOCKS, PREDICTED, RUN, SWEEPS, Grid
+from candi.reproduce.declared import CLASSIFIER, CLASSIFIERS, JUDGE, LOCKS, PREDICTED, RUN, SWEEPS, Grid
 from candi.reproduce.experiment import Experiment
 from candi.reproduce.results import Results, say
 from candi.training import checkpoint
@@ -222,6 +224,10 @@ class Reproduction:
             _check_steps(out, step, settings.steps)
             if step < settings.steps:  # asked to stop
                 raise KeyboardInterrupt
+            quality = Quality.read(str(out))
+            plan = fingerprint([self.experiment.classifiers[judge], Corpus(self.data).fingerprint])
+            self.kept.record(CLASSIFIER, judge, plan, kind=settings.kind, reads=run if settings.noisy else None,
+                             steps=step, area=quality and quality.area)  # fmt: skip
 
     def _stamp(self, seconds: float) -> dict[str, Any]:
         where = machine(device_named(self.device))

@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 import torch
 from filelock import FileLock, Timeout
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -25,10 +24,11 @@ from candi.errors import UserError, unknown
 from candi.files import write_text
 from candi.loading import device_named, load
 from candi.methods.base import Method
-from candi.model import CONFIG, TOKENIZER, WEIGHTS, read_tensors
+from candi.model import CONFIG, TOKENIZER, WEIGHTS
 from candi.nets.classifier import READERS
 from candi.nets.transformer import TrunkSettings
 from candi.rng import Rng, derive
+from candi.tensors import read_tensors, write_tensors
 from candi.training import checkpoint
 from candi.training.display import Display
 from candi.training.interrupt import graceful
@@ -235,8 +235,8 @@ class _Training:
             return folder
 
         def fill(folder: Path) -> None:
-            save_file({n: p.contiguous().cpu() for n, p in self.network.state_dict().items()}, folder / WEIGHTS)
-            save_file({n: p.contiguous().cpu() for n, p in moments.items()}, folder / _TRAINING)
+            write_tensors(self.network.state_dict(), folder / WEIGHTS)
+            write_tensors(moments, folder / _TRAINING)
             (folder / CONFIG).write_text(json.dumps(dataclasses.asdict(self.config), indent=2) + "\n", encoding="utf-8")
             (folder / TOKENIZER).write_text(self.tokenizer.json, encoding="utf-8")
 

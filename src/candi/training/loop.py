@@ -9,8 +9,6 @@ from pathlib import Path
 import torch
 from lightning.fabric import Fabric
 from lightning.fabric.utilities.rank_zero import rank_zero_only
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from torch import Tensor
 
 from candi.codebook import Codebook
@@ -21,10 +19,11 @@ from candi.data.rows import Sequences
 from candi.data.tokenizer import Tokenizer
 from candi.errors import UserError
 from candi.files import write_text
-from candi.model import WEIGHTS, Model, read_tensors, write_model
+from candi.model import WEIGHTS, Model, write_model
 from candi.nets.denoiser import Denoiser
 from candi.nets.transformer import parameter_count
 from candi.rng import derive
+from candi.tensors import read_tensors, write_tensors
 from candi.training import checkpoint
 from candi.training.devices import connect
 from candi.training.display import Display
@@ -56,7 +55,7 @@ def train(settings: TrainSettings) -> Path:
         tokenizer = Tokenizer.load(run.folder / TOKENIZER)
         windows, valid = sequences(settings, corpus, tokenizer, cache)
         return Training(settings, fabric, run, tokenizer, windows, valid).go()
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         raise UserError(
             f"Reading or writing failed ({error}); {_newest(run)}. Mend that and run the same command again."
         ) from error
@@ -262,7 +261,7 @@ class Training:
 
         def fill(folder: Path) -> None:
             write_model(folder, averaged, self.tokenizer, self.config)
-            save_file(training, folder / TRAINING)
+            write_tensors(training, folder / TRAINING)
             (folder / PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)) + "\n", encoding="utf-8")
 
         if self.fabric.is_global_zero:
