@@ -50,7 +50,7 @@ def guided() -> Callable[[str, float], Molecules]:
     def made(weight: float, name: str) -> list[str]:
         network, _ = load_classifier(str(shipped()["qm9"] / "classifiers" / name), model.device)
         guide = guide_for(model.denoiser.method, network.log_probability(1), weight) if weight else None
-        return model.generate(128 if weight else 192, seed=0, batch=64, guide=guide)
+        return model.generate(112 if weight else 192, seed=0, batch=64, guide=guide)
 
     return lambda name, weight: molecules(made(weight, name if weight else "qed"), [name])
 

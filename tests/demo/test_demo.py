@@ -8,6 +8,7 @@ import subprocess
 import sys
 import weakref
 from contextlib import contextmanager, suppress
+from functools import partial
 from threading import Event, Thread
 
 import pytest
@@ -59,7 +60,9 @@ def shelf(runs):
 def _serve(*arguments):
     """The real command in a process of its own; it says where it is."""
     command = [sys.executable, "-m", "candi", "demo", *arguments, "--device", "cpu"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # whoever runs the tests in the background makes them ignore Ctrl-C, and their children too
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
     address = next(found[0] for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
     return process, address
 
