@@ -139,7 +139,7 @@ def test_columns_of_parquet_are_columns(tmp_path):
     assert corpus.has("activity")
     assert not corpus.has("qed")
     assert list(corpus.table("activity")) == ["6.5", "2.0"]
-    with pytest.raises(UserError, match=r"row|line 1 has no column 'qed'"):
+    with pytest.raises(UserError, match="line 1 has no column 'qed'"):
         list(corpus.table("qed"))
 
 

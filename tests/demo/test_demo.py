@@ -70,6 +70,7 @@ def _serve(*arguments):
 def _interrupt(process):
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 0
+    assert "Traceback" not in process.stderr.read()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from jsonargparse import Namespace
 from candi import plots
 from candi.cli.judges import add_judges, scorers
 from candi.cli.parsing import parse, parser
-from candi.cli.walking import method_options
+from candi.cli.walking import add_speed, method_options
 from candi.errors import UserError
 from candi.evaluation.compare import Axes, Comparison, compare
 from candi.evaluation.samples import Samples
@@ -64,15 +64,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--batch", type=int | None, default=None, help="Samples at once; by default what memory holds.")
     flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda; auto is every GPU there is.")
     flags.add_argument("--workers", type=int | None, default=None, help="Processes; by default one for each GPU.")
-    flags.add_argument("--precision", type=str, default="auto", help="auto, bf16 or float32; auto is bf16 on a GPU.")
-    flags.add_argument(
-        "--compile",
-        type=bool,
-        default=False,
-        nargs="?",
-        const=True,
-        help="Faster on a GPU, after half a minute; nothing for methods that write one token after another.",
-    )
+    add_speed(flags)
     given = parse(flags, arguments)
     earlier = [line for source in given.runs if source.endswith(".jsonl") for line in read_lines(Path(source))]
     runs = [source for source in given.runs if not source.endswith(".jsonl")]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from candi.cli.parsing import parse, parser
-from candi.cli.walking import WALK, add_walk, method_options
+from candi.cli.walking import WALK, add_speed, add_walk, method_options
 from candi.cli.watch import watch
 from candi.draws import PRECISION
 from candi.errors import UserError
@@ -28,15 +28,7 @@ def run(arguments: Sequence[str]) -> None:
     add_walk(flags)
     flags.add_argument("--batch", type=int, default=64, help="Samples made at once.")
     flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
-    flags.add_argument("--precision", type=str, default="auto", help="auto, bf16 or float32; auto is bf16 on a GPU.")
-    flags.add_argument(
-        "--compile",
-        type=bool,
-        default=False,
-        nargs="?",
-        const=True,
-        help="Faster on a GPU, after half a minute; nothing for methods that write one token after another.",
-    )
+    add_speed(flags)
     flags.add_argument("--watch", type=bool, default=False, nargs="?", const=True, help="Show the denoising live.")
     flags.add_argument("--frames", type=Path | None, default=None, help="Save the denoising as out.svg or out.gif.")
     flags.add_argument("--json", type=bool, default=False, nargs="?", const=True, help="One JSON object a line.")

@@ -33,6 +33,19 @@ def add_walk(flags: ArgumentParser) -> None:
         flags.add_argument(f"--{name}", type=str | None, default=None, help=f"Option of some methods: {values}.")
 
 
+def add_speed(flags: ArgumentParser) -> None:
+    """How a GPU is used."""
+    flags.add_argument("--precision", type=str, default="auto", help="auto, bf16 or float32; auto is bf16 on a GPU.")
+    flags.add_argument(
+        "--compile",
+        type=bool,
+        default=False,
+        nargs="?",
+        const=True,
+        help="Faster on a GPU, after half a minute; nothing for methods that write one token after another.",
+    )
+
+
 def method_options() -> dict[str, str]:
     """The options of all methods' steps, with the values they take."""
     found: dict[str, dict[str, None]] = {}

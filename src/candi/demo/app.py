@@ -1,5 +1,6 @@
 """The page: tabs, a fair queue, and nothing from outside this machine."""
 
+import logging
 import os
 from contextlib import suppress
 from threading import Event
@@ -53,6 +54,8 @@ class Page:
             Event().wait()
 
     def close(self) -> None:
-        self.blocks.server.force_exit = True  # uvicorn's: tabs that are still open are not waited for
+        # uvicorn: tabs that are still open are not waited for, and to be cut off is no error
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        self.blocks.server.force_exit = True
         self.blocks.close(verbose=False)
         self.shelf.close()

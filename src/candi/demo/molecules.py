@@ -24,7 +24,9 @@ def tab(shelf: Shelf) -> None:
     judges, advice = [_NOBODY, *(judge.label for judge in shelf.judges(names[0]))], shelf.model(names[0]).recommended
     with gr.Row():
         with gr.Column(scale=1, min_width=280):
-            model = gr.Dropdown(names, value=names[0], label="Model", info="What the page was started with.")
+            model = gr.Dropdown(
+                names, value=names[0], label="Model", info="Those that ship, and what the page was started with."
+            )
             judge = gr.Dropdown(
                 judges,
                 value=judges[min(1, len(judges) - 1)],

@@ -42,7 +42,7 @@ def _what(card: Card, config: Card) -> str:
 
 
 def _training(training: Card) -> str:
-    loss = "" if training["valid_loss"] is None else f"; loss on held-out text {training['valid_loss']:.3f} nats"
+    loss = "" if training["valid_loss"] is None else f"; loss on held-out data {training['valid_loss']:.3f} nats"
     return (
         f"Trained for {training['steps']:,} steps of {training['batch']} x {training['length']} tokens "
         f"({training['tokens'] / 1e6:,.0f}M tokens), {training['minutes']:g} minutes on {training['device']} with "
