@@ -100,7 +100,8 @@ class Results:
         axes = self.experiment.axes
         measures = measure_named(axes.diversity, True), measure_named(axes.quality, False)
         needed = {column for measure in measures for column in (measure.above, measure.below)}
-        return {**line, "columns": {name: values for name, values in line["columns"].items() if name in needed}}
+        columns = {name: values for name, values in line["columns"].items() if name in needed}
+        return {**line, "columns": {name: [_short(value) for value in values] for name, values in columns.items()}}
 
     def _writing(self) -> FileLock:
         """Held while a file is read and written anew."""
@@ -110,6 +111,11 @@ class Results:
 
 def say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+
+def _short(value: float) -> float:
+    """Five digits: points of a thousand samples are many numbers, and their bands are far wider."""
+    return int(value) if float(value).is_integer() else float(f"{value:.5g}")
 
 
 def _place(order: Sequence[str], line: Line) -> int:
