@@ -242,8 +242,31 @@ def test_one_temperature_and_two_samples_are_enough_for_a_report(runs, tmp_path)
 
 def test_a_share_of_a_sweep_ends_when_nobody_waits_for_it(runs, tmp_path):
     settings = SweepSettings([str(runs / "mdlm")], tmp_path / "x", steps=(1,), n=2, device="cpu")
-    _finish_share(settings, "cpu", 0, 1, parent=-1)
+    _finish_share(settings, "cpu", 1, parent=-1)
     assert not list(tmp_path.glob("x/samples/*"))
+
+
+def test_a_point_that_another_command_is_at_is_left_to_it_as_long_as_that_lives(runs, tmp_path):
+    settings = SweepSettings([str(runs / "mdlm")], tmp_path, steps=(1, 2), temperatures=(0.5, 1.0), n=2, device="cpu")
+    mine, theirs = Sweep(settings), Sweep(settings)
+    at = theirs.free()
+    _, held = next(at)
+    taken = []
+    for _, point in mine.free():
+        taken.append(point)
+        mine.sample_file(point).parent.mkdir(exist_ok=True)
+        mine.sample_file(point).write_text("made")
+        if len(taken) == 3:
+            at.close()  # it ended and has not made it
+    assert taken == [point for _, point in mine.points if point != held] + [held]
+
+
+def test_locks_are_cleared_away_but_those_of_points_of_other_sweeps(swept, runs, tmp_path):
+    assert not (swept / "locks").exists()
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks" / "other").touch()
+    Sweep(SweepSettings([str(runs / "mdlm")], tmp_path, steps=(1,), temperatures=(1.0,), n=2, device="cpu")).go()
+    assert [path.name for path in (tmp_path / "locks").iterdir()] == ["other"]
 
 
 def test_ranges_and_lists():

@@ -16,9 +16,9 @@ WORDS = Axes("unique_words", "valid_words")  # cost is 1 / valid words
 NAMES = {"a": "Alpha", "b": "beta", "c": "gamma", "ar": "one by one"}
 
 
-def _pair(second: str, low: float, high: float) -> Pair:
+def _pair(second: str, low: float, high: float, first: str = "a") -> Pair:
     middle = math.sqrt(low * high)
-    return Pair("a", second, Dominance(0.1, 0.9, 1.0, 1.0, 0.0, middle, low, high, math.log(middle)))
+    return Pair(first, second, Dominance(0.1, 0.9, 1.0, 1.0, 0.0, middle, low, high, math.log(middle)))
 
 
 def _advice(*groups: Group, axes: Axes = WORDS) -> list[str]:
@@ -40,6 +40,14 @@ def test_the_first_where_it_is_ahead_and_both_where_they_are_level():
     assert "| beta | +17.9% | +11.3% | level (+0.1%) | -13.0% |" in told
     assert "| gamma | +82.6% |" in told
     assert "one by one" not in told  # of which there are no points
+
+
+def test_of_two_that_are_ahead_of_the_first_only_the_better_one_is_recommended():
+    both = [_pair("b", 1.1, 1.2), _pair("c", 1.3, 1.4)]
+    assert _advice(Group(8, [], [*both, _pair("c", 1.1, 1.2, first="b")], None))[0].startswith("**Here: gamma at 8")
+    assert _advice(Group(8, [], [*both, _pair("c", 0.9, 1.2, first="b")], None))[0].startswith(
+        "**Here: beta or gamma at 8"
+    )
 
 
 def test_one_that_decides_its_own_steps_is_recommended_where_they_are_no_matter():

@@ -1,6 +1,7 @@
 """The experiment of guided molecules at toy scale: classifiers, guidance, and measuring where there is RDKit."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -46,8 +47,15 @@ def test_guided_points_of_every_weight_temperature_and_tilt(whole):
     seen = {(c["run"], c["temperature"], c["guidance"]["weight"]) for c in (line["card"] for line in lines)}
     assert seen == {(run, t, w) for run in ("candi", "mdlm") for t in (0.7, 1.0) for w in (0.0, 3.0)}
     assert {line["card"]["guidance"]["noise"] for line in lines} == {None, "mdlm"}  # clean, and noise-aware
-    assert {line["card"]["guidance"]["reveal"] for line in read_lines(whole / "tilted-qed.jsonl")} == {0.0, 0.5, 1.0}
+    assert {line["card"]["guidance"]["reveal"] for line in read_lines(whole / "tilted-qed.jsonl")} == {0.0, 1.0}
     assert all({"is_molecule", "property"} == set(line["columns"]) for line in lines)
+
+
+def test_discrete_guidance_has_nothing_to_tilt_and_its_points_are_made_once(whole):
+    lines = read_lines(whole / "ways-rings.jsonl")
+    ways = Counter((c["run"], c["options"].get("order"), c["guidance"]["reveal"]) for c in (x["card"] for x in lines))
+    both = ("random", "confidence")
+    assert ways == {("mdlm", None, 0.0): 4, **{("candi", order, reveal): 4 for order in both for reveal in (0.0, 1.0)}}
 
 
 def test_classifiers_of_every_kind_and_none_guide_the_same_way(whole, tmp_path):
@@ -84,7 +92,8 @@ def test_what_is_made_without_rdkit_is_measured_where_there_is_some(whole, data,
     aside = sorted(path.name for path in folder.glob("*.samples.jsonl"))
     assert aside == [
         "kinds-qed.candi-qed.samples.jsonl", "kinds-qed.candi.samples.jsonl", "qed.candi.samples.jsonl",
-        "qed.mdlm.samples.jsonl", "tilted-qed.candi.samples.jsonl",
+        "qed.mdlm.samples.jsonl", "tilted-qed.candi.samples.jsonl", "ways-rings.candi.samples.jsonl",
+        "ways-rings.mdlm.samples.jsonl",
     ]  # fmt: skip
     assert not (folder / "qed.jsonl").exists()
     for module in (reproduce, results):

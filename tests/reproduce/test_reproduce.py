@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from candi.cli import main
+from candi.data.corpus import Corpus
 from candi.errors import UserError
 from candi.evaluation.table import read_lines, write_lines
 from candi.reproduce import reproduce
@@ -117,6 +118,27 @@ def test_asked_to_stop_it_does_not_take_half_a_training_for_a_whole_one(mine, tm
     assert 0 < int(saved.name.removeprefix("step-")) < 4000  # from here the same command goes on
 
 
+def test_a_run_that_another_command_has_trained_is_helped_with_its_points(whole, tmp_path, capfd):
+    shutil.copytree(whole / "work", tmp_path / "work")
+    shutil.rmtree(tmp_path / "work" / "sweeps")
+    toy, samples = read("text8", "toy"), tmp_path / "work" / "sweeps" / "mdlm" / "samples"
+    helper = reproduce.Reproduction(toy, toy.data, tmp_path / "work", tmp_path / "results", "cpu")
+    data = Corpus(toy.data).fingerprint
+    helper._help("mdlm", data)
+    assert not samples.exists()  # nobody says that it is trained
+    helper._help_wanted("mdlm").touch()
+    helper._help("mdlm", data)
+    assert len(list(samples.iterdir())) == len(list((whole / "work" / "sweeps" / "mdlm" / "samples").iterdir()))
+    assert not helper.kept.ledger.entries()  # who has the run keeps its points
+    capfd.readouterr()
+    helper.go(["mdlm"])
+    assert "points" not in capfd.readouterr().err.replace("Points are in", "")  # none is made again
+    assert not helper._help_wanted("mdlm").exists()
+    assert read_lines(tmp_path / "results" / "methods.jsonl") == [
+        line for line in read_lines(whole / "results" / "text8-toy" / "methods.jsonl") if line["card"]["run"] == "mdlm"
+    ]
+
+
 def test_points_that_were_lost_are_made_again(whole, tmp_path, capfd):
     """The ledger is not believed blindly."""
     shutil.copytree(whole / "results", tmp_path / "results")
@@ -197,7 +219,7 @@ def test_a_file_of_one_s_own_and_a_changed_plan(mine, tmp_path, capfd):
         ({"sweeps": {"methods": {"title": "one", "runs": ["nope"]}}}, "no run 'nope'"),
         ({"runs": {"mdlm": {"method": "mdlm", "devices": 2}}}, "a run uses one device"),
         ({"runs": {"mdlm": {"method": "mdlm"}, "sweeps": {"method": "mdlm"}}}, "cannot be called 'sweeps'"),
-        ({"classifiers": {"mdlm": {"label": "qed:top"}}}, "'mdlm' is a run and a classifier"),
+        ({"classifiers": {"mdlm": {"label": "qed:top"}}}, "'mdlm' is the name of two"),
         ({"sweeps": {"methods": METHODS | {"labels": {"mdlm": 1}}}}, "knows labels"),
         ({"sweeps": {"methods": METHODS | {"classifiers": {"mdlm": ["nobody"]}}}}, "no classifier 'nobody'"),
         ({"sweeps": {"methods": METHODS | {"classifiers": {"nope": []}}}}, "no run 'nope'"),
@@ -221,6 +243,16 @@ def test_a_file_with_a_mistake_is_refused_in_a_sentence(mine, tmp_path, capsys, 
     assert exit.value.code == 2
     assert complaint in told
     assert told.count("\n") <= 2  # the sentence, and at most a line that training begins
+
+
+def test_a_scale_may_sweep_less_than_others(mine):
+    _, values = mine()
+    toy = {**values["scales"]["toy"], "changes": {"methods": {"temperatures": [0.7]}}}
+    path, _ = mine({"scales": {"toy": toy}})
+    assert read(path, "toy").grids["methods"].temperatures == [0.7]
+    path, _ = mine({"scales": {"toy": {**toy, "changes": {"methods": {"runs": ["nobody"]}}}}})
+    with pytest.raises(UserError, match="nobody"):
+        read(path, "toy")
 
 
 def test_what_does_not_decide_the_weights_is_no_part_of_a_plan():

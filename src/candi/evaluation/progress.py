@@ -44,7 +44,11 @@ class SweepProgress:
             self.console.print(f"{count}  {label}  {self._left()}", markup=False, soft_wrap=True)
 
     def advance(self, evaluations: int) -> None:
-        self._done += evaluations
+        self.reach(self._done + evaluations)
+
+    def reach(self, evaluations: int) -> None:
+        """So many in all, whoever made them."""
+        self._done = evaluations
         self._bar.update(self._task, completed=self._done)
 
     def _left(self) -> str:

@@ -2,17 +2,21 @@
 
 The folder of a sweep holds samples/KEY.json for each point, scores/SCORER/KEY.json for each scorer, and points.jsonl,
 the table of what is finished. Each file appears whole or not at all, so the same command goes on where it was stopped.
+The same command begun several times shares the work: each takes a point that no other is at.
 """
 
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
+from contextlib import suppress
 from functools import cached_property, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from candi.classifiers import check_classifier, classifier_content, load_classifier
 from candi.data.corpus import Corpus
@@ -28,10 +32,12 @@ from candi.evaluation.table import Line, append_line, cut, measured, scored, sco
 from candi.evaluation.words import WordList, word_list
 from candi.guidance import Guidance, guide_for
 from candi.model import Model, read_model
+from candi.nets.classifier import Classifier
 from candi.plugins import load_inherited
 from candi.shipped import classifier_of
 
-POINTS = "points.jsonl"
+POINTS, _LOCKS = "points.jsonl", "locks"
+_PAUSE = 0.2  # seconds between two looks at points that others are at
 _MAUVE = "mauve"  # the name of its folder, among those of scorers
 
 
@@ -115,33 +121,57 @@ class Sweep:
         except OSError as error:
             raise UserError(f"The folder {self.settings.out} cannot be made ({error}); choose another --out.") from None
         _ = self._words  # an unreadable list is told before anything is made
-        table, devices = self.settings.out / POINTS, self.settings.devices
+        table = self.settings.out / POINTS
         write_lines(table, self._lines())
-        total = sum(point.n * point.steps for _, point in self.points if not self._sampled(point))
+        self.finish(lambda point: append_line(table, self._line(point)))
+        lines = self._lines()
+        write_lines(table, lines)
+        self._clear()
+        return lines
+
+    def finish(self, made: Callable[[Point], None] = lambda point: None) -> None:
+        """Make and score what is missing, together with other commands that are at it."""
+        devices, total = self.settings.devices, self._evaluations_left()
         with SweepProgress(len(self.points), total) as progress:
             if len(devices) == 1:
                 worker = Worker(self, devices[0])
-                for index, (one, point) in enumerate(self.points):
-                    if not self._finished(point):
-                        progress.begin(index, point.label)
-                        worker.finish(one, point, progress)
-                        append_line(table, self._line(point))
+                for one, point in self.free():
+                    progress.reach(total - self._evaluations_left())  # others may have worked on it as well
+                    progress.begin(sum(self._finished(point) for _, point in self.points), point.label)
+                    worker.finish(one, point, progress)
+                    made(point)
             else:
                 self._share(devices, progress)
-        lines = self._lines()
-        write_lines(table, lines)
-        return lines
+
+    def free(self) -> Iterator[tuple[Contestant, Point]]:
+        """Points that no other process is at, each held while it is worked on; until all are finished."""
+        folder = self.settings.out / _LOCKS
+        folder.mkdir(parents=True, exist_ok=True)
+        while left := [(one, point) for one, point in self.points if not self._finished(point)]:
+            taken = True
+            for one, point in left:
+                # one that ended before this look has cleared up behind it
+                with suppress(Timeout, FileNotFoundError), FileLock(folder / point.key).acquire(timeout=0):
+                    if not self._finished(point):
+                        taken = False
+                        yield one, point
+            time.sleep(_PAUSE if taken else 0)
+
+    def _clear(self) -> None:
+        """No locks are left behind, but those of points that belong to other sweeps of this folder."""
+        folder = self.settings.out / _LOCKS
+        for _, point in self.points:
+            (folder / point.key).unlink(missing_ok=True)
+        with suppress(OSError):  # not there, or not empty
+            folder.rmdir()
 
     def _share(self, devices: Sequence[torch.device], progress: SweepProgress) -> None:
-        """Every process takes each so-manieth point, with a network and a scorer of its own."""
+        """A process for each device, with a network and a scorer of its own."""
         count = len(devices)
         missing = [point for _, point in self.points if not self._sampled(point)]
         pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
         try:
-            jobs = {
-                pool.submit(_finish_share, self.settings, str(device), rank, count, os.getpid())
-                for rank, device in enumerate(devices)
-            }
+            jobs = {pool.submit(_finish_share, self.settings, str(device), count, os.getpid()) for device in devices}
             while jobs:
                 done, jobs = wait(jobs, timeout=1.0)
                 for job in done:
@@ -153,6 +183,9 @@ class Sweep:
         finally:
             # after an error or Ctrl-C nobody waits for the others: they end with the point at hand
             pool.shutdown(wait=not jobs, cancel_futures=True)
+
+    def _evaluations_left(self) -> int:
+        return sum(point.n * point.steps for _, point in self.points if not self._sampled(point))
 
     def sample_file(self, point: Point) -> Path:
         return self.settings.out / "samples" / f"{point.key}.json"
@@ -206,6 +239,7 @@ class Worker:
                     self.judges[_MAUVE] = Mauve(scorer, settings.mauve, settings.seed).of
         self._name = ""
         self._model: Model | None = None
+        self._guides: dict[str, Classifier] = {}
 
     def finish(self, one: Contestant, point: Point, progress: "SweepProgress | None" = None) -> None:
         """What is missing of a point."""
@@ -224,18 +258,19 @@ class Worker:
     def _guide(self, one: Contestant, point: Point) -> Guidance | None:
         if point.guidance is None or point.guidance["classifier"] is None:
             return None
-        network, _ = load_classifier(self.sweep._classifier(one), self.device)
-        judge = network.log_probability(self.settings.target)
+        if one.name not in self._guides:
+            self._guides[one.name], _ = load_classifier(self.sweep._classifier(one), self.device)
+        judge = self._guides[one.name].log_probability(self.settings.target)
         assert self._model is not None
         return guide_for(self._model.denoiser.method, judge, point.guidance["weight"], reveal=point.guidance["reveal"])
 
 
-def _finish_share(settings: SweepSettings, device: str, rank: int, count: int, parent: int) -> None:
+def _finish_share(settings: SweepSettings, device: str, count: int, parent: int) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // count))
     load_inherited()
     sweep = Sweep(settings)
     worker = Worker(sweep, torch.device(device))
-    for one, point in sweep.points[rank::count]:
+    for one, point in sweep.free():
         if os.getppid() != parent:  # whoever asked for it is gone
             return
         worker.finish(one, point)

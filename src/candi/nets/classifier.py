@@ -19,9 +19,14 @@ class Recurrent(nn.Module):
         super().__init__()
         self.cells = nn.GRU(trunk.width, trunk.width // 2, trunk.blocks, batch_first=True, bidirectional=True)
 
+    def train(self, mode: bool = True) -> "Recurrent":
+        """The cells stay in training, where alone cuDNN gives gradients; without dropout nothing else differs."""
+        super().train(mode)
+        self.cells.train()
+        return self
+
     def forward(self, vectors: Hidden, t: Times) -> Hidden:
-        with torch.backends.cudnn.flags(enabled=self.training):  # it gives no gradient outside of training
-            features: Tensor = self.cells(vectors)[0]
+        features: Tensor = self.cells(vectors)[0]
         return features
 
 

@@ -39,8 +39,11 @@ def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str
     if not judged:
         return ""
     fixed = {curve.label: curve.steps for group in comparison.groups for curve in group.curves if curve.steps_fixed}
-    walks = {advice.runs[other]: some for other, some in judged.items() if other not in fixed}
-    choices = [(one.steps, _choice(name, walks, index)) for index, one in enumerate(next(iter(judged.values())))]
+    walks = [run for run in (first, *judged) if run not in fixed]
+    choices = [
+        (group.steps, tuple(advice.runs[run] for run in walks if not _beaten(run, walks, comparison, group.steps)))
+        for group in comparison.groups
+    ]
     chosen = [
         f"{' or '.join(best)} at {_listed([steps for steps, _ in group])} steps"
         for best, group in groupby(choices, key=lambda choice: choice[1])
@@ -57,12 +60,10 @@ def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str
     return f"**{advice.where}: {'; '.join(chosen)}** ({experiment.scale} scale).\n\n{table(head, rows)}"
 
 
-def _choice(name: str, walks: Mapping[str, Sequence[Finding]], index: int) -> tuple[str, ...]:
-    """Who is not beaten at a number of steps, as far as comparisons with the first can tell."""
-    at = {other: some[index].verdict for other, some in walks.items()}
-    ahead = tuple(other for other, outcome in at.items() if outcome == DISAGREES)
-    level = tuple(other for other, outcome in at.items() if outcome not in (AGREES, DISAGREES, MISSING))
-    return ahead or (name, *level)
+def _beaten(run: str, walks: Sequence[str], comparison: Comparison, steps: int) -> bool:
+    """Whether another is surely ahead of it at this number of steps."""
+    claims = (Claim("", "", other, run, steps=[steps]) for other in walks if other != run)
+    return any(found.verdict == AGREES for claim in claims for found in findings(claim, comparison))
 
 
 def _change(one: Finding, additive: bool) -> str:

@@ -83,7 +83,7 @@ class Scale:
     temperatures: list[float]
     n: int
     data: str | None = None
-    changes: dict[str, Any] = field(default_factory=dict)  # of single runs and classifiers at this scale
+    changes: dict[str, Any] = field(default_factory=dict)  # of single runs, classifiers and sweeps
     classify: dict[str, Any] = field(default_factory=dict)
     weights: list[float] = field(default_factory=list)
     characters: int | None = None  # of each text that are judged, where tokenizers differ
@@ -104,6 +104,7 @@ class File:
     claims: list[Any]
     scales: dict[str, Any]
     classifiers: dict[str, Any] = field(default_factory=dict)
+    chapter: int = 9  # where it stands on the page of results
     overview: dict[str, Any] | None = None
     advice: list[Any] = field(default_factory=list)
 
@@ -128,11 +129,14 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
             raise UserError(
                 f"{where}, {run}: a run uses one device; begin the command once for each, which shares the work."
             )
-    if twice := sorted(file.runs.keys() & file.classifiers.keys()):
-        raise UserError(f"{where}: {twice[0]!r} is a run and a classifier; rename one of them.")
+    names = [*file.runs, *file.classifiers, *file.sweeps]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(
+            f"{where}: {twice!r} is the name of two of its runs, classifiers and sweeps; rename one of them."
+        )
     for name, values in size.changes.items():
-        if name not in {**file.runs, **file.classifiers} or not isinstance(values, Mapping):
-            raise UserError(f"{here}: changes holds tables of settings by run or classifier; {name} is none.")
+        if name not in names or not isinstance(values, Mapping):
+            raise UserError(f"{here}: changes holds tables of settings by run, classifier or sweep; {name} is none.")
     if not size.runs or not size.sweeps or not size.steps or not size.temperatures:
         raise UserError(f"{here}: runs, sweeps, steps and temperatures must not be empty.")
     if size.n < 2 or min(size.steps) < 1 or min(size.temperatures) <= 0:
@@ -148,7 +152,7 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
             raise UserError(f"{here}: {unknown('sweep', sweep, file.sweeps)}")
     swept = set()
     for name, values in file.sweeps.items():
-        grid = from_json(Grid, values, f"{where}, sweep {name}")
+        grid = from_json(Grid, {**values, **size.changes.get(name, {})}, f"{where}, sweep {name}")
         for run in grid.runs:
             if run not in file.runs:
                 raise UserError(f"{where}, sweep {name}: {unknown('run', run, file.runs)}")

@@ -43,6 +43,7 @@ class Experiment:
     characters: int | None = None
     shared_tokenizer: str | None = None  # of the runs that name none of their own
     tokenizer: str | None = None  # where that one lies, if not where the file says
+    chapter: int = 9
     overview: Overview | None = None
     advice: Sequence[Advice] = ()
 
@@ -160,7 +161,7 @@ def _at_scale(name: str, scale: str, file: File, where: str) -> Experiment:
             raise UserError(f"{where}, scale {scale}: {unknown('run', run, file.runs)}")
     grids = {}
     for sweep in size.sweeps:
-        grid = from_json(Grid, file.sweeps[sweep], f"{where}, sweep {sweep}")
+        grid = from_json(Grid, {**file.sweeps[sweep], **size.changes.get(sweep, {})}, f"{where}, sweep {sweep}")
         grids[sweep] = replace(
             grid,
             runs=[run for run in grid.runs if run in size.runs],
@@ -177,7 +178,7 @@ def _at_scale(name: str, scale: str, file: File, where: str) -> Experiment:
     return Experiment(
         name=name, scale=scale, title=file.title, question=file.question, figure=file.figure, about=size.about,
         axes=axes, text=file.data, data=size.data, n=size.n, grids=grids, scorers=size.scorers,
-        characters=size.characters, overview=overview(file, where),
+        characters=size.characters, chapter=file.chapter, overview=overview(file, where),
         shared_tokenizer=_merged(file.train, size.train).get("tokenizer"),
         runs={run: _merged(file.train, size.train, file.runs[run], size.changes.get(run, {})) for run in size.runs},
         classifiers={

@@ -108,12 +108,11 @@ def _asked(experiment: Experiment, claim: Claim) -> tuple[str, str]:
     return asked, limit
 
 
-def _found(results: Path) -> Iterator[tuple[Path, Experiment]]:
-    for name in experiments():
-        for scale in reversed(SCALES):
-            folder = results / f"{name}-{scale}"
-            if folder.is_dir():
-                yield folder, read(name, scale)
+def _found(results: Path) -> list[tuple[Path, Experiment]]:
+    """The largest scale of each experiment first."""
+    every = (read(name, scale) for name in experiments() for scale in reversed(SCALES))
+    found = [(results / experiment.label, experiment) for experiment in every]
+    return sorted((one for one in found if one[0].is_dir()), key=lambda one: one[1].chapter)
 
 
 def _title(experiment: Experiment) -> str:
@@ -210,22 +209,28 @@ def _guided(comparison: Comparison, sweep: str, ledger: Ledger) -> list[str]:
     for group in comparison.groups:
         for curve in group.curves:
             cards = [line["card"] for line in curve.lines]
-            tried = [card["temperature"] for card in cards]
-            kept = sorted({tried[index] for index in front(curve.points.diversity, curve.points.cost)})
-            ends = min(tried), max(tried)
+            best = [cards[index] for index in front(curve.points.diversity, curve.points.cost)]
+            ways = [card["temperature"] for card in cards], [card["temperature"] for card in best]
+            weights = [_weight(card) for card in cards], [_weight(card) for card in best]
             guidance, entry = cards[0].get("guidance") or {}, ledger.find(f"sweep {sweep}", cards[0]["run"])
             wanted = {"steps": curve.steps, "by": guidance.get("classifier")}
             times = [one["seconds"] for one in (entry or {}).get("each", []) if wanted.items() <= one.items()]
             beside = f" ({entry['shared']} runs at once)" if entry and "shared" in entry else ""
             each = f"{1e3 * times[0]:.2f}{beside}" if times else ""
-            rows.append(
-                [curve.label, str(group.steps), ", ".join(f"{t:g}{'*' if t in ends else ''}" for t in kept), each]
-            )
-    head = ["", "steps", "temperatures on its frontier", "milliseconds a molecule"]
-    beyond = (
-        "\\* an end of the temperatures that were tried: beyond it there may be more. Times are medians over points."
-    )
+            rows.append([curve.label, str(group.steps), _starred(*ways), _starred(*weights), each])
+    head = ["", "steps", "temperatures on its frontier", "weights on it", "milliseconds a molecule"]
+    beyond = "\\* an end of those that were tried: beyond it there may be more. Times are medians over points."
     return [table(head, rows), beyond]
+
+
+def _weight(card: Card) -> float:
+    return float(card["guidance"]["weight"]) if card.get("guidance") else 0.0
+
+
+def _starred(tried: Sequence[float], best: Sequence[float]) -> str:
+    """Beyond no guidance at all there is nothing."""
+    ends = {min(tried), max(tried)} - {0.0}
+    return ", ".join(f"{value:g}{'*' if value in ends else ''}" for value in sorted(set(best)))
 
 
 def _matched(comparison: Comparison) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 A run is trained and swept before the next one begins: its points are all that later stages need of it, so an
 experiment can be spread over machines that come and go. The same command begun several times on one machine shares the
-work: each takes a run that no other is at.
+work: each takes a run that no other is at, and where there is none left, points of the runs that others have trained.
 """
 
 import csv
@@ -74,7 +74,7 @@ class Reproduction:
             # who judges must be there, whatever runs were asked for
             for judge in self.experiment.judges:
                 self._prepare(judge, data)
-        while left:  # several such commands share the work: each takes a run that no other is at
+        while left:
             for run in list(left):
                 with suppress(Timeout), self._lock(run).acquire(timeout=0):
                     left.remove(run)
@@ -83,6 +83,8 @@ class Reproduction:
                     except UserError as error:
                         say(f"{run}: {error}")
                         failed.append(f"{run}: {error}")
+            for run in left:  # others are at all of these
+                self._help(run, data)
             time.sleep(bool(left))
         if failed:
             raise UserError(" ".join(failed))
@@ -92,6 +94,10 @@ class Reproduction:
         folder = self.work / LOCKS
         folder.mkdir(parents=True, exist_ok=True)
         return FileLock(folder / what)
+
+    def _help_wanted(self, run: str) -> Path:
+        """There while a command sweeps a run that it has trained."""
+        return self.work / LOCKS / f"{run} helpers"
 
     def _prepare(self, judge: str, data: str) -> None:
         """Train and pack who judges, or wait for the command that is at it."""
@@ -124,14 +130,30 @@ class Reproduction:
             if run in self.experiment.foreseen and self._trained(run):
                 self._predict(run, plan)
             return
+        self._help_wanted(run).unlink(missing_ok=True)  # of a command that was stopped
         with fresh():
             self._train(run, plan)
         self._predict(run, plan)
+        self._help_wanted(run).touch()
         with fresh():
             self._classify(run, names)
         for name in names:
             with fresh():
                 self._sweep(run, name, self.experiment.sweep_plan(run, name, data))
+        self._help_wanted(run).unlink(missing_ok=True)
+
+    def _help(self, run: str, data: str) -> None:
+        """Classifiers and points of a run that another command is at; that one keeps them."""
+        names = self.kept.missing(run, data)
+        if not names or not self._help_wanted(run).exists():
+            return
+        say(f"{run}: helping with its points")
+        with fresh():
+            self._classify(run, names)
+        for name in names:
+            with fresh():
+                for sweep in self._sweeps(run, self.experiment.grids[name]):
+                    sweep.finish()
 
     def _train(self, run: str, plan: str) -> None:
         say(f"{run}: training")
@@ -165,8 +187,7 @@ class Reproduction:
 
     def _sweep(self, run: str, name: str, plan: str) -> None:
         grid = self.experiment.grids[name]
-        say(f"{run}: {grid.title}")
-        sweeps = [Sweep(settings) for settings in self._settings(run, grid)]
+        sweeps = self._sweeps(run, grid)
         lines = [line for sweep in sweeps for line in sweep.go()]
         if grid.property is None or HAS_RDKIT:
             self.kept.keep(run, name, lines)
@@ -176,6 +197,10 @@ class Reproduction:
             stage = f"samples {name}"
         each, total = _times(sweeps)
         self.kept.record(stage, run, plan, **self._stamp(total), points=len(lines), each=each)
+
+    def _sweeps(self, run: str, grid: Grid) -> list[Sweep]:
+        say(f"{run}: {grid.title}")
+        return [Sweep(settings) for settings in self._settings(run, grid)]
 
     def _settings(self, run: str, grid: Grid) -> list[SweepSettings]:
         """One for each way that the run is guided."""
@@ -191,10 +216,10 @@ class Reproduction:
                 molecules=grid.property if HAS_RDKIT else None, scorers=self._scorers(),
                 characters=self.experiment.characters, **guided,
             )
-            for guided in self._guides(run, grid)
+            for guided in self._guides(run, grid, grid.reveals if method.gaussian() is not None else [0.0])
         ]  # fmt: skip
 
-    def _guides(self, run: str, grid: Grid) -> list[dict[str, Any]]:
+    def _guides(self, run: str, grid: Grid, reveals: Sequence[float]) -> list[dict[str, Any]]:
         """By its own label, by each classifier with each tilt of what is revealed, or not at all."""
         if run in grid.labels:
             return [{"label": grid.labels[run], "weights": grid.label_weights}]
@@ -202,7 +227,7 @@ class Reproduction:
         return [
             {"classifiers": [judge], "weights": grid.weights, "reveal": reveal}
             for judge in judges
-            for reveal in grid.reveals
+            for reveal in reveals
         ] or [{}]
 
     def _scorers(self) -> list[str]:
@@ -212,22 +237,28 @@ class Reproduction:
         ]
 
     def _classify(self, run: str, names: Sequence[str]) -> None:
-        """The classifiers that guide a run in its sweeps."""
-        judges = [judge for name in names for judge in self.experiment.grids[name].classifiers.get(run, [])]
-        for judge in dict.fromkeys(judges):
-            say(f"{run}: training the classifier {judge}")
-            out = self.work / CLASSIFIERS / judge
-            settings = self.experiment.classifier(judge, run, self.work, self.data, out)
-            with self._lock(f"{CLASSIFIERS} {judge}"):
-                folder = train_classifier(settings)
-            step = int(folder.name.rpartition("-")[2])
-            _check_steps(out, step, settings.steps)
-            if step < settings.steps:  # asked to stop
-                raise KeyboardInterrupt
-            quality = Quality.read(str(out))
-            plan = fingerprint([self.experiment.classifiers[judge], Corpus(self.data).fingerprint])
-            self.kept.record(CLASSIFIER, judge, plan, kind=settings.kind, reads=run if settings.noisy else None,
-                             steps=step, area=quality and quality.area)  # fmt: skip
+        """The classifiers that guide a run in its sweeps, each trained by one of the commands that are at it."""
+        left = {judge for name in names for judge in self.experiment.grids[name].classifiers.get(run, [])}
+        while left:
+            for judge in sorted(left):
+                with suppress(Timeout), self._lock(f"{CLASSIFIERS} {judge}").acquire(timeout=0):
+                    self._train_classifier(judge, run)
+                    left.remove(judge)
+            time.sleep(bool(left))
+
+    def _train_classifier(self, judge: str, run: str) -> None:
+        say(f"{run}: training the classifier {judge}")
+        out = self.work / CLASSIFIERS / judge
+        settings = self.experiment.classifier(judge, run, self.work, self.data, out)
+        folder = train_classifier(settings)
+        step = int(folder.name.rpartition("-")[2])
+        _check_steps(out, step, settings.steps)
+        if step < settings.steps:  # asked to stop
+            raise KeyboardInterrupt
+        quality = Quality.read(str(out))
+        plan = fingerprint([self.experiment.classifiers[judge], Corpus(self.data).fingerprint])
+        self.kept.record(CLASSIFIER, judge, plan, kind=settings.kind, reads=run if settings.noisy else None,
+                         steps=step, area=quality and quality.area)  # fmt: skip
 
     def _stamp(self, seconds: float) -> dict[str, Any]:
         where = machine(device_named(self.device))

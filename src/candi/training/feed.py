@@ -18,7 +18,7 @@ class MicroBatch:
     """Some rows of a global batch of `rows`."""
 
     x0: Tokens
-    row: tuple[int, ...]
+    row: NDArray[np.int64]  # no sequence: Fabric looks at every item of those
     rows: int
     rng: Rng
     label: Labels | None = None
@@ -64,7 +64,7 @@ class Feed:
         self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int, labels: list[int | None]
     ) -> MicroBatch:
         label = None if None in labels else _to(np.array(labels, np.int64), self.device)
-        return MicroBatch(_to(x0, self.device), tuple(rows), batch, Rng.per_row(seeds, self.device), label)
+        return MicroBatch(_to(x0, self.device), np.array(rows), batch, Rng.per_row(seeds, self.device), label)
 
 
 def _to(array: NDArray[np.int64], device: torch.device) -> Tensor:
