@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from candi import plots
 from candi.cli import main
+from candi.data.corpus import Corpus
 from candi.errors import UserError
 from candi.evaluation.compare import Axes, compare
 from candi.evaluation.over_vocabulary import OfVocabulary
@@ -15,6 +17,7 @@ from candi.reproduce.experiment import read
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.overview import told
 from candi.reproduce.page import write
+from candi.reproduce.reproduce import Reproduction
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -57,6 +60,17 @@ def test_a_run_judges_paths_are_swept_and_commands_share_the_work(tmp_path, caps
     again = read_lines(results / "methods.jsonl")
     assert len({line["card"]["scorer"]["content"] for line in again}) == 1
     assert [line["measures"] for line in again] == [line["measures"] for line in lines]
+
+
+def test_a_run_that_judges_and_is_swept_is_waited_for_by_nobody_who_holds_it(tmp_path):
+    """Whoever was to prepare it may be gone by the time that its own points are made."""
+    toy = read("large", "toy")
+    grids = {"methods": replace(toy.grids["methods"], runs=["judge"])}
+    alone = Reproduction(replace(toy, grids=grids), "pydoc", tmp_path / "w", tmp_path / "r", "cpu")
+    data = Corpus("pydoc").fingerprint
+    with alone._lock("judge"):
+        alone._finish("judge", data)
+    assert alone.kept.missing("judge", data) == []
 
 
 def test_texts_of_different_tokenizers_are_judged_alike(tmp_path, capfd):

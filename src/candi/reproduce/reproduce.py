@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -55,6 +55,7 @@ class Reproduction:
     results: Path
     device: str = "auto"
     shared: int = 1  # runs that use the device at the same time: told with how long things took
+    locks: dict[str, FileLock] = field(default_factory=dict)
 
     @property
     def kept(self) -> Results:
@@ -71,9 +72,7 @@ class Reproduction:
         data, left, failed = Corpus(self.data).fingerprint, list(only or self.experiment.runs), []
         if missing := [run for run in left if self.kept.missing(run, data)]:
             beforehand.check_means(self.experiment, missing)
-            # who judges must be there, whatever runs were asked for
-            for judge in self.experiment.judges:
-                self._prepare(judge, data)
+            self._judges_are_there(data)  # whatever runs were asked for; another command may be at one
         while left:
             for run in list(left):
                 with suppress(Timeout), self._lock(run).acquire(timeout=0):
@@ -90,27 +89,39 @@ class Reproduction:
             raise UserError(" ".join(failed))
 
     def _lock(self, what: str) -> FileLock:
-        """Held by the command that is at a run or classifier; free again when that command ends, however it ends."""
+        """Held by the command that is at a run or classifier; free again when that command ends, however it ends.
+
+        One for each name: who holds it can take it once more, for a run that judges as well.
+        """
         folder = self.work / LOCKS
         folder.mkdir(parents=True, exist_ok=True)
-        return FileLock(folder / what)
+        return self.locks.setdefault(what, FileLock(folder / what))
 
     def _help_wanted(self, run: str) -> Path:
         """There while a command sweeps a run that it has trained."""
         return self.work / LOCKS / f"{run} helpers"
 
-    def _prepare(self, judge: str, data: str) -> None:
-        """Train and pack who judges, or wait for the command that is at it."""
+    def _judges_are_there(self, data: str) -> bool:
+        """Trained and packed, by this command unless another is at it."""
+        ready = [self._prepare(judge, data) for judge in self.experiment.judges]
+        return all(ready)
+
+    def _await_judges(self, data: str) -> None:
+        while not self._judges_are_there(data):
+            time.sleep(1)
+
+    def _prepare(self, judge: str, data: str) -> bool:
         plan, folder = self.experiment.training_plan(judge, data), self.kept.judge(judge)
-        while not (self.kept.ledger.done(JUDGE, judge, plan) and folder.is_dir()):
-            with suppress(Timeout), self._lock(judge).acquire(timeout=0), fresh():
-                self._train(judge, plan)
+        with suppress(Timeout), self._lock(judge).acquire(timeout=0):
+            if not (self.kept.ledger.done(JUDGE, judge, plan) and folder.is_dir()):
+                with fresh():
+                    self._train(judge, plan)
                 start = time.monotonic()
                 about = f"{self.experiment.text}; packed to judge the other runs of {self.experiment.label}"
                 export(str(self.work / judge), folder, {"title": "A judge.", "data": about, "licence": "as its data"})
                 self.kept.record(JUDGE, judge, plan, **self._stamp(time.monotonic() - start))
-                return
-            time.sleep(1)
+            return True
+        return False
 
     def _trained(self, run: str) -> bool:
         """Whether it is here, trained as far as the experiment says."""
@@ -137,6 +148,7 @@ class Reproduction:
         self._help_wanted(run).touch()
         with fresh():
             self._classify(run, names)
+        self._await_judges(data)
         for name in names:
             with fresh():
                 self._sweep(run, name, self.experiment.sweep_plan(run, name, data))
@@ -150,6 +162,7 @@ class Reproduction:
         say(f"{run}: helping with its points")
         with fresh():
             self._classify(run, names)
+        self._await_judges(data)
         for name in names:
             with fresh():
                 for sweep in self._sweeps(run, self.experiment.grids[name]):

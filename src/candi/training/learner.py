@@ -50,7 +50,8 @@ class Learner:
         """One optimizer step over all micro-batches. Nothing here waits for the device."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings, step)
-        self.objective.train()
+        if not self.objective.training:  # it asks every layer
+            self.objective.train()
         self.method.weights_changed()
         self.method.progress = step / self.settings.steps
         total = torch.zeros((), device=self.fabric.device)
