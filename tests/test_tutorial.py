@@ -59,6 +59,8 @@ def test_every_command_of_the_tutorial_works_in_its_order(tmp_path, monkeypatch,
         assert len(table) == 12
         valid += [row for row in table if row["smiles"]]
         assert (tmp_path / folder / "molecules.html").exists()
+    taught = list(csv.DictReader((tmp_path / "taught" / "molecules.csv").open()))
+    assert len(taught) == 12
     assert valid
     assert all(0 <= float(row["liked"]) <= 1 and 0 < float(row["qed"]) < 1 for row in valid)
     grown = csv.DictReader((tmp_path / "grown" / "molecules.csv").open())
