@@ -78,6 +78,7 @@ def test_molecules_are_guided_by_name(tmp_path, monkeypatch, capsys):
     told = capsys.readouterr()
     assert "mean qed" in told.err
     assert told.out.count("qed") == told.out.count("\n") > 8
+    assert "new among them" in told.err
     assert "guided by qed, weight 2" in (tmp_path / "molecules" / "molecules.html").read_text()
     assert sum(path.stat().st_size for path in shipped()["qm9"].rglob("*") if path.is_file()) <= 8_000_000
 

@@ -13,7 +13,9 @@ import torch
 
 from candi.classifiers import QUALITY, Quality, check_classifier, classifier_steps, load_classifier
 from candi.config import read_json
+from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
+from candi.data.molecules import canonical_corpus, need_rdkit
 from candi.errors import UserError
 from candi.evaluation.known_loss import known_loss
 from candi.evaluation.table import Line, read_lines
@@ -25,7 +27,7 @@ from candi.model import CONFIG, TOKENIZER, WEIGHTS, Model, read_model, write_mod
 from candi.nets.transformer import parameter_count
 from candi.report.model_card import model_card
 from candi.sampling.walk import stepper
-from candi.shipped import CARD, CLASSIFIERS, WORDS
+from candi.shipped import CARD, CLASSIFIERS, MOLECULES, WORDS
 from candi.tensors import write_tensors
 
 README = "README.md"
@@ -38,11 +40,12 @@ _SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecul
 def export(
     source: str, out: Path, about: Mapping[str, str], points: Sequence[Path] = (),
     recommended: Mapping[str, Any] | None = None, words: str | None = None,
-    classifiers: Mapping[str, str] | None = None,
+    classifiers: Mapping[str, str] | None = None, molecules: str | None = None,
 ) -> Path:  # fmt: skip
     """`about` holds title, data and licence. What is packed already can be packed again, with measures this time.
 
-    `classifiers` are folders by the name of the property that they guide to.
+    `classifiers` are folders by the name of the property that they guide to. `words` and `molecules` are data of which
+    the model shall know the words, to measure others by, or the molecules, to say which ones are new.
     """
     folder = locate(source)
     model = read_model(folder)
@@ -51,9 +54,7 @@ def export(
     _check_advice(model, advice)
     _check_place(out)
     lines = [line for path in points for line in read_lines(path)]
-    known = None if words is None else words_of(Corpus(words))
-    if known is not None and not known:
-        raise UserError(f"{words} holds no words; give --words a text that does.")
+    filters = _filters(words, molecules)
     # made aside and put in its place at the end: what was packed before stays whole until then
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as aside:
@@ -67,14 +68,14 @@ def export(
             raise UserError(
                 f"These are points of other weights ({strangers[0]}); pack the run first, then sweep what was packed."
             )
-        for name in (WORDS, CLASSIFIERS):  # what came with the model goes with it
+        for name in (WORDS, MOLECULES, CLASSIFIERS):  # what came with the model goes with it
             if (folder / name).exists():
                 copy = shutil.copytree if (folder / name).is_dir() else shutil.copyfile
                 copy(folder / name, new / name)
         for name, judge in (classifiers or {}).items():
             _pack_classifier(judge, new / CLASSIFIERS / name, model)
-        if known is not None:
-            WordFilter.of(known).write(new / WORDS)
+        for name, known in filters.items():
+            WordFilter.of(known).write(new / name)
         card = {
             "name": out.name,
             **{key: about.get(key) or before[key] for key in _ABOUT},
@@ -86,6 +87,7 @@ def export(
             "recommended": advice,
             "classifiers": {path.name: _classifier(path) for path in sorted((new / CLASSIFIERS).glob("*"))},
             "measures": [_measured(line) for line in lines] or before["measures"],
+            **({"known_molecules": len(WordFilter.read(new / MOLECULES))} if (new / MOLECULES).exists() else {}),
         }
         packed = read_model(new)
         length = min(_LENGTH, model.config.length) if packed.tokenizer.pad is None else None  # molecules are rows
@@ -99,6 +101,18 @@ def export(
             out.rename(Path(aside) / "before")
         new.rename(out)
     return out
+
+
+def _filters(words: str | None, molecules: str | None) -> dict[str, frozenset[str]]:
+    """What shall be known, by the name of its file."""
+    found = {} if words is None else {WORDS: words_of(Corpus(words))}
+    if molecules is not None:
+        need_rdkit("Packing molecules")
+        found[MOLECULES] = canonical_corpus(Corpus(molecules), default_folder())
+    for name, source, kind in ((WORDS, words, "words"), (MOLECULES, molecules, "molecules")):
+        if name in found and not found[name]:
+            raise UserError(f"{source} holds no {kind}; give --{kind} a file that does.")
+    return found
 
 
 def _card(folder: Path) -> dict[str, Any]:
@@ -128,7 +142,7 @@ def _check_place(out: Path) -> None:
         return
     if not out.is_dir():
         raise UserError(f"{out} is a file; --out is the folder of the packed model.")
-    known = {WEIGHTS, CONFIG, TOKENIZER, CARD, README, WORDS, CLASSIFIERS}
+    known = {WEIGHTS, CONFIG, TOKENIZER, CARD, README, WORDS, MOLECULES, CLASSIFIERS}
     strange = sorted(path.name for path in out.iterdir() if path.name not in known)
     if strange:
         raise UserError(f"{out} holds more than a packed model ({strange[0]}); choose another --out.")

@@ -10,6 +10,7 @@ from candi.files import sha256
 
 CARD = "card.json"  # what a model was made of, how well it does, what it should be sampled with
 WORDS = "words.bloom"  # the words of its data
+MOLECULES = "molecules.bloom"  # the molecules of its data, in RDKit's one spelling
 CLASSIFIERS = "classifiers"  # those that can guide it, each under the name of its property
 
 

@@ -16,6 +16,7 @@ from candi.evaluation.molecules import molecules
 from candi.evaluation.sweep import Sweep
 from candi.evaluation.sweep_settings import SweepSettings
 from candi.evaluation.table import read_lines
+from candi.evaluation.wordfilter import WordFilter
 from candi.files import sha256
 from candi.guidance import guide_for
 from candi.loading import load
@@ -108,6 +109,33 @@ def test_a_packed_classifier_guides_by_the_name_of_its_property(place, tmp_path,
     with pytest.raises(SystemExit):
         main(["guide", str(place / "mdlm"), "--property", "rings", *out])
     assert "came without classifiers" in capsys.readouterr().err
+
+
+def test_a_packed_model_says_what_is_new_if_it_was_told_what_is_not(place, tmp_path, capsys):
+    record = json.loads((place / "candi" / "run.json").read_text())
+    packed, again = tmp_path / "mols", tmp_path / "again"
+    pack = ["export", str(place / "candi"), "--out", str(packed), "--classifiers", f"rings={place / 'clean'}"]
+    main([*pack, "--molecules", record["settings"]["data"]])
+    main(["export", str(packed), "--out", str(again)])  # it goes with the model
+    guided = ["--classifier", str(place / "clean"), "--n", "32", "--seed", "3", "--device", "cpu", "--steps", "8",
+              "--temperature", "0.8"]  # fmt: skip
+    for source, out in ((place / "candi", "run"), (again, "packed")):
+        main(["guide", str(source), *guided, "--out", str(tmp_path / out)])
+    rows = {out: list(csv.DictReader((tmp_path / out / "molecules.csv").open())) for out in ("run", "packed")}
+    # of weights in half the bytes not all samples are the same, but what is said of a molecule is
+    told = {out: {row["smiles"]: row["novel"] for row in some if row["smiles"]} for out, some in rows.items()}
+    both = told["run"].keys() & told["packed"].keys()
+    assert {told["packed"][one] for one in both} == {"true", "false"}
+    assert all(told["run"][one] == told["packed"][one] for one in both)
+    assert (
+        f"It knows the {len(WordFilter.read(again / 'molecules.bloom'))} molecules" in (again / "README.md").read_text()
+    )
+    (tmp_path / "none.smi").write_text("(\n")
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main([*pack, "--molecules", str(tmp_path / "none.smi")])
+    assert "holds no molecules; give --molecules a file that does" in capsys.readouterr().err
+    assert (packed / "molecules.bloom").exists()
 
 
 def test_the_card_tells_of_classifiers_and_of_what_guidance_does(place, tmp_path):
@@ -350,7 +378,7 @@ def test_another_vocabulary_is_refused(place, tmp_path):
 
 
 def test_molecules_are_counted_by_hand():
-    found = molecules(["CCO", "OCC", "C1CC1", "C1CC", ""], ["rings"], training=["CCO"])
+    found = molecules(["CCO", "OCC", "C1CC1", "C1CC", ""], ["rings"], training=frozenset(["CCO"]))
     assert found.smiles == ["CCO", "CCO", "C1CC1", None, None]
     assert (found.valid, found.unique, found.novel) == (0.6, 0.4, 0.5)
     assert found.values["rings"] == [0.0, 0.0, 1.0]

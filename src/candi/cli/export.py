@@ -20,6 +20,8 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--points", type=str | None, default=None, help="points.jsonl of a sweep of what was packed, or "
                        "a list of them: their measures go into the card.")  # fmt: skip
     flags.add_argument("--words", type=str | None, default=None, help="Text whose words are packed as a filter.")
+    flags.add_argument("--molecules", type=str | None, default=None, help="File whose molecules are packed as a "
+                       "filter, so that candi guide says which ones are new.")  # fmt: skip
     flags.add_argument(
         "--classifiers", type=str | None, default=None, help="Packed with it, as qed=FOLDER,rings=FOLDER."
     )
@@ -34,7 +36,8 @@ def run(arguments: Sequence[str]) -> None:
     judges = dict(_pair(part) for part in given.classifiers.split(",")) if given.classifiers else {}
     points = [Path(part) for part in given.points.split(",")] if given.points else []
     try:
-        folder = export(given.run, given.out, about, points, recommended, given.words, judges)
+        folder = export(given.run, given.out, about, points, recommended, given.words, judges,
+                        given.molecules)  # fmt: skip
     except OSError as error:
         raise UserError(f"{given.out} cannot be written ({error}); choose another --out.") from None
     print(f"Packed into {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}.")

@@ -20,12 +20,14 @@ from candi.data.labels import Label
 from candi.data.molecules import PROPERTIES, canonical_corpus, need_rdkit, properties
 from candi.errors import UserError, unknown
 from candi.evaluation.molecules import Molecules, molecules
+from candi.evaluation.wordfilter import WordFilter
+from candi.evaluation.words import Known
 from candi.guidance import guide_for
 from candi.loading import load, locate
 from candi.model import Model
 from candi.nets.classifier import Classifier
 from candi.report.molecules import Drawn, write_page, write_sdf, write_table
-from candi.shipped import CLASSIFIERS, classifier_of
+from candi.shipped import CLASSIFIERS, MOLECULES, classifier_of
 from candi.training.run import SETTINGS
 
 LIKED = "liked"  # how likely the classifier finds its target in a molecule, noise left aside
@@ -77,14 +79,14 @@ def run(arguments: Sequence[str]) -> None:
     model = load(given.run, given.device)
     if model.tokenizer.pad is None:
         raise UserError(f"{given.run} was not trained on molecules; train it with --tokenizer smiles.")
-    known = _training_data(Path(given.run))
+    known, some = _training_data(given.run)
     advice = model.settled(steps=given.steps, temperature=given.temperature)
     given.steps, given.temperature = advice["steps"], advice["temperature"]
     samples, config, liked = _samples(model, given)
     wanted = None if config is None or config.column else Label.of(config.label).name
     if wanted in PROPERTIES and wanted not in names:
         names.append(wanted)
-    _write(given, names, samples, config, known, liked)
+    _write(given, names, samples, config, known, some, liked)
 
 
 def _packed(given: Namespace) -> str:
@@ -150,7 +152,7 @@ def _liked(model: Model, network: Classifier, target: int, samples: Sequence[str
 
 def _write(
     given: Namespace, names: Sequence[str], samples: Sequence[str], config: ClassifierConfig | None,
-    known: frozenset[str] | None, liked: Sequence[float] | None,
+    known: Known | None, some: Sequence[str], liked: Sequence[float] | None,
 ) -> None:  # fmt: skip
     found = molecules(samples, names, known)
     computed = list(names)
@@ -161,10 +163,7 @@ def _write(
     for text, *values in zip((s for s in found.smiles if s is not None), *found.values.values(), strict=True):
         novel = None if known is None else text not in known
         drawn.setdefault(text, Drawn(text, dict(zip(names, values, strict=True)), novel))  # as it was spelled first
-    training: dict[str, list[float]] = {}
-    if known:
-        some = np.random.default_rng(0).choice(sorted(known), min(_HISTOGRAM, len(known)), replace=False)
-        training = {name: properties(some.tolist(), name).tolist() for name in computed}
+    training = {name: properties(some, name).tolist() for name in computed} if some else {}
     facts = _facts(found, computed, config, given.target)
     write_table(given.out / "molecules.csv", samples, found.smiles, drawn)
     write_sdf(given.out / "molecules.sdf", list(drawn.values()))
@@ -197,10 +196,14 @@ def _title(given: Namespace) -> str:
     return f"Molecules of {given.run}, {by}, {given.steps} steps"
 
 
-def _training_data(run: Path) -> frozenset[str] | None:
-    """What the run was trained on, if that is still there as it was: for histograms, and to say what is new."""
+def _training_data(source: str) -> tuple[Known | None, list[str]]:
+    """What the run was trained on, to say what is new, and some of it, for histograms.
+
+    Of a run all of it, if it is still there as it was; a packed model has a filter, of which nothing can be listed.
+    """
+    run, packed = Path(source), locate(source) / MOLECULES
     if not (run / SETTINGS).exists():
-        return None
+        return WordFilter.read(packed) if packed.exists() else None, []
     record = read_json(run / SETTINGS)
     settings = record["settings"]
     corpus = Corpus(settings["data"], settings["text_field"])
@@ -210,5 +213,7 @@ def _training_data(run: Path) -> frozenset[str] | None:
         same = False
     if not same:
         print(f"The training data {settings['data']} is not there as it was: nothing is called new.", file=sys.stderr)
-        return None
-    return canonical_corpus(corpus, default_folder())
+        return None, []
+    known = canonical_corpus(corpus, default_folder())
+    some = np.random.default_rng(0).permutation(sorted(known))[:_HISTOGRAM]
+    return known, some.tolist()

@@ -1,12 +1,13 @@
 """How good generated molecules are, by RDKit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from candi.data.molecules import PROPERTIES, canonical, parse
 from candi.errors import unknown
+from candi.evaluation.words import Known
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Molecules:
 
 
 def molecules(
-    samples: Sequence[str], names: Sequence[str] = ("qed", "rings"), training: Iterable[str] | None = None
+    samples: Sequence[str], names: Sequence[str] = ("qed", "rings"), training: Known | None = None
 ) -> Molecules:
     """`training` holds canonical SMILES."""
     for name in names:
@@ -47,12 +48,11 @@ def molecules(
     smiles = [canonical(text) for text in samples]
     valid = [text for text in smiles if text is not None]
     different = set(valid)
-    known = None if training is None else set(training)
     computed = {text: [PROPERTIES[name](parse(text)) for name in names] for text in different}
     return Molecules(
         smiles=smiles,
         valid=len(valid) / len(samples) if samples else float("nan"),
         unique=len(different) / len(samples) if samples else float("nan"),
-        novel=None if known is None else len(different - known) / max(1, len(different)),
+        novel=None if training is None else sum(text not in training for text in different) / max(1, len(different)),
         values={name: [computed[text][index] for text in valid] for index, name in enumerate(names)},
     )

@@ -1,4 +1,7 @@
-"""A word list that fits in a package: a Bloom filter, which never misses a word and rarely takes a stranger for one."""
+"""A word list that fits in a package: a Bloom filter, which never misses a word and rarely takes a stranger for one.
+
+Molecules in their one spelling are words as well.
+"""
 
 import hashlib
 import json

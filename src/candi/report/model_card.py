@@ -25,6 +25,11 @@ def model_card(card: Card, config: Card) -> str:
         parts.append(f"Recommended for sampling, and what `candi sample {card['name']}` does by itself: {told}.")
     if card["classifiers"]:
         parts.append(_classifiers(card["name"], card["classifiers"]))
+    if "known_molecules" in card:
+        parts.append(
+            f"It knows the {card['known_molecules']:,} molecules of its data by a filter, so that `candi guide "
+            f"{card['name']}` says which ones are new; one new molecule in a thousand it takes for a known one."
+        )
     if card["measures"]:
         parts.append("## Measures\n\n" + _rows(card["measures"]))
     return "\n\n".join(parts) + "\n"
