@@ -15,7 +15,7 @@ from candi.classifiers import QUALITY, Quality, check_classifier, classifier_ste
 from candi.config import read_json
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
-from candi.data.molecules import canonical_corpus, need_rdkit
+from candi.data.molecules import canonical_corpus, need_rdkit, speller
 from candi.errors import UserError
 from candi.evaluation.known_loss import known_loss
 from candi.evaluation.table import Line, read_lines
@@ -29,6 +29,7 @@ from candi.report.model_card import model_card
 from candi.sampling.walk import stepper
 from candi.shipped import CARD, CLASSIFIERS, MOLECULES, WORDS
 from candi.tensors import write_tensors
+from candi.training.run import SETTINGS
 
 README = "README.md"
 _LENGTH = 64  # of the text by which a model is told to be itself
@@ -54,7 +55,7 @@ def export(
     _check_advice(model, advice)
     _check_place(out)
     lines = [line for path in points for line in read_lines(path)]
-    filters = _filters(words, molecules)
+    filters = _filters(words, molecules, _text_field(Path(source).expanduser()))
     # made aside and put in its place at the end: what was packed before stays whole until then
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as aside:
@@ -75,7 +76,7 @@ def export(
         for name, judge in (classifiers or {}).items():
             _pack_classifier(judge, new / CLASSIFIERS / name, model)
         for name, known in filters.items():
-            WordFilter.of(known).write(new / name)
+            known.write(new / name)
         card = {
             "name": out.name,
             **{key: about.get(key) or before[key] for key in _ABOUT},
@@ -87,7 +88,7 @@ def export(
             "recommended": advice,
             "classifiers": {path.name: _classifier(path) for path in sorted((new / CLASSIFIERS).glob("*"))},
             "measures": [_measured(line) for line in lines] or before["measures"],
-            **({"known_molecules": len(WordFilter.read(new / MOLECULES))} if (new / MOLECULES).exists() else {}),
+            **_known_molecules(new / MOLECULES),
         }
         packed = read_model(new)
         length = min(_LENGTH, model.config.length) if packed.tokenizer.pad is None else None  # molecules are rows
@@ -103,16 +104,32 @@ def export(
     return out
 
 
-def _filters(words: str | None, molecules: str | None) -> dict[str, frozenset[str]]:
+def _filters(words: str | None, molecules: str | None, field: str) -> dict[str, WordFilter]:
     """What shall be known, by the name of its file."""
-    found = {} if words is None else {WORDS: words_of(Corpus(words))}
+    found = {}
+    if words is not None:
+        found[WORDS] = WordFilter.of(words_of(Corpus(words, field)))
     if molecules is not None:
         need_rdkit("Packing molecules")
-        found[MOLECULES] = canonical_corpus(Corpus(molecules), default_folder())
+        known = canonical_corpus(Corpus(molecules, field), default_folder())
+        found[MOLECULES] = WordFilter.of(known, speller=speller())
     for name, source, kind in ((WORDS, words, "words"), (MOLECULES, molecules, "molecules")):
-        if name in found and not found[name]:
+        if name in found and not len(found[name]):
             raise UserError(f"{source} holds no {kind}; give --{kind} a file that does.")
     return found
+
+
+def _text_field(run: Path) -> str:
+    """The column of a table that the run has read; a packed model does not tell."""
+    return str(read_json(run / SETTINGS)["settings"]["text_field"]) if (run / SETTINGS).exists() else "text"
+
+
+def _known_molecules(file: Path) -> dict[str, Any]:
+    """What the card tells of the filter, if there is one."""
+    if not file.exists():
+        return {}
+    known = WordFilter.read(file)
+    return {"known_molecules": {"count": len(known), "speller": known.speller}}
 
 
 def _card(folder: Path) -> dict[str, Any]:

@@ -119,17 +119,15 @@ def test_a_packed_model_says_what_is_new_if_it_was_told_what_is_not(place, tmp_p
     main(["export", str(packed), "--out", str(again)])  # it goes with the model
     guided = ["--classifier", str(place / "clean"), "--n", "32", "--seed", "3", "--device", "cpu", "--steps", "8",
               "--temperature", "0.8"]  # fmt: skip
-    for source, out in ((place / "candi", "run"), (again, "packed")):
-        main(["guide", str(source), *guided, "--out", str(tmp_path / out)])
-    rows = {out: list(csv.DictReader((tmp_path / out / "molecules.csv").open())) for out in ("run", "packed")}
-    # of weights in half the bytes not all samples are the same, but what is said of a molecule is
-    told = {out: {row["smiles"]: row["novel"] for row in some if row["smiles"]} for out, some in rows.items()}
-    both = told["run"].keys() & told["packed"].keys()
-    assert {told["packed"][one] for one in both} == {"true", "false"}
-    assert all(told["run"][one] == told["packed"][one] for one in both)
-    assert (
-        f"It knows the {len(WordFilter.read(again / 'molecules.bloom'))} molecules" in (again / "README.md").read_text()
-    )
+    main(["guide", str(again), *guided, "--out", str(tmp_path / "out")])
+    known = WordFilter.read(again / "molecules.bloom")
+    rows = [row for row in csv.DictReader((tmp_path / "out" / "molecules.csv").open()) if row["smiles"]]
+    assert [row["novel"] for row in rows] == ["false" if row["smiles"] in known else "true" for row in rows]
+    assert "spelled by" not in capsys.readouterr().err
+    assert f"It knows {len(known)} molecules, as RDKit " in (again / "README.md").read_text()
+    WordFilter.of(["C"], speller="RDKit 1").write(again / "molecules.bloom")
+    main(["guide", str(again), *guided, "--out", str(tmp_path / "out")])
+    assert "spelled by RDKit 1, here is RDKit 2" in capsys.readouterr().err
     (tmp_path / "none.smi").write_text("(\n")
     capsys.readouterr()
     with pytest.raises(SystemExit):
@@ -384,6 +382,7 @@ def test_molecules_are_counted_by_hand():
     assert found.values["rings"] == [0.0, 0.0, 1.0]
     assert found.mean("rings") == pytest.approx(1 / 3)
     assert found.hit("rings", 1) == pytest.approx(1 / 3)
+    assert molecules(["OCC", "C1CC1"], ["rings"], training=WordFilter.of(["CCO"])).novel == 0.5
     nothing = molecules(["", "("], ["rings"])
     assert nothing.valid == 0
     assert np.isnan(nothing.mean("rings"))

@@ -1,5 +1,7 @@
 """Networks that judge: gradients wherever they are."""
 
+import copy
+
 import pytest
 import torch
 
@@ -20,6 +22,9 @@ def test_a_recurrent_judge_that_is_done_learning_still_gives_its_gradient(device
         return judge(some, torch.zeros(3, device=device))[:, 1].sum()
 
     judge.eval()
+    assert not judge.trunk.training
+    assert judge.trunk.cells.training
+    assert copy.deepcopy(judge).eval().trunk.cells.training
     (done,) = torch.autograd.grad(liked(inputs), inputs)
     judge.train()
     (learning,) = torch.autograd.grad(liked(inputs), inputs)

@@ -50,6 +50,17 @@ def test_of_two_that_are_ahead_of_the_first_only_the_better_one_is_recommended()
     )
 
 
+def test_who_was_not_measured_at_a_number_of_steps_is_not_recommended_there():
+    told = _advice(
+        Group(8, [], [_pair("b", 0.8, 0.9), _pair("c", 0.8, 0.9), _pair("c", 0.9, 1.1, first="b")], None),
+        Group(16, [], [_pair("b", 1.1, 1.2)], None),
+        Group(32, [], [], None),
+    )[0]
+    assert told.startswith("**Here: Alpha at 8 steps; beta at 16 steps** (")
+    circle = [_pair("b", 0.8, 0.9), _pair("c", 1.1, 1.2), _pair("c", 0.8, 0.9, first="b")]
+    assert _advice(Group(8, [], circle, None))[0].startswith("**Here: Alpha or beta or gamma at 8 steps** (")
+
+
 def test_one_that_decides_its_own_steps_is_recommended_where_they_are_no_matter():
     fixed = Curve("ar", 256, True, [], WORDS)
     ahead = _advice(Group(8, [fixed], [_pair("b", 0.8, 0.9), _pair("ar", 1.1, 1.2)], None))[0]

@@ -125,11 +125,9 @@ def test_a_run_that_another_command_has_trained_is_helped_with_its_points(whole,
     helper = reproduce.Reproduction(toy, toy.data, tmp_path / "work", tmp_path / "results", "cpu")
     data = Corpus(toy.data).fingerprint
     helper._help("mdlm", data)
-    assert not samples.exists()  # nobody says that it is trained
-    helper._help_wanted("mdlm").touch()
-    helper._help("mdlm", data)
     assert len(list(samples.iterdir())) == len(list((whole / "work" / "sweeps" / "mdlm" / "samples").iterdir()))
     assert not helper.kept.ledger.entries()  # who has the run keeps its points
+    helper._help_wanted("mdlm").touch()
     capfd.readouterr()
     helper.go(["mdlm"])
     assert "points" not in capfd.readouterr().err.replace("Points are in", "")  # none is made again
@@ -250,9 +248,10 @@ def test_a_scale_may_sweep_less_than_others(mine):
     toy = {**values["scales"]["toy"], "changes": {"methods": {"temperatures": [0.7]}}}
     path, _ = mine({"scales": {"toy": toy}})
     assert read(path, "toy").grids["methods"].temperatures == [0.7]
-    path, _ = mine({"scales": {"toy": {**toy, "changes": {"methods": {"runs": ["nobody"]}}}}})
-    with pytest.raises(UserError, match="nobody"):
-        read(path, "toy")
+    for change, complaint in (({"runs": ["nobody"]}, "nobody"), ({"temperatures": [0]}, "a temperature above 0")):
+        path, _ = mine({"scales": {"toy": {**toy, "changes": {"methods": change}}}})
+        with pytest.raises(UserError, match=complaint):
+            read(path, "toy")
 
 
 def test_what_does_not_decide_the_weights_is_no_part_of_a_plan():

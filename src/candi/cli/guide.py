@@ -17,7 +17,7 @@ from candi.config import read_json
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
 from candi.data.labels import Label
-from candi.data.molecules import PROPERTIES, canonical_corpus, need_rdkit, properties
+from candi.data.molecules import PROPERTIES, canonical_corpus, need_rdkit, properties, speller
 from candi.errors import UserError, unknown
 from candi.evaluation.molecules import Molecules, molecules
 from candi.evaluation.wordfilter import WordFilter
@@ -196,6 +196,14 @@ def _title(given: Namespace) -> str:
     return f"Molecules of {given.run}, {by}, {given.steps} steps"
 
 
+def _packed_molecules(file: Path) -> WordFilter:
+    known = WordFilter.read(file)
+    if known.speller != speller():
+        print(f"What the model knows was spelled by {known.speller}, here is {speller()}: where they differ, a known "
+              "molecule is called new.", file=sys.stderr)  # fmt: skip
+    return known
+
+
 def _training_data(source: str) -> tuple[Known | None, list[str]]:
     """What the run was trained on, to say what is new, and some of it, for histograms.
 
@@ -203,7 +211,7 @@ def _training_data(source: str) -> tuple[Known | None, list[str]]:
     """
     run, packed = Path(source), locate(source) / MOLECULES
     if not (run / SETTINGS).exists():
-        return WordFilter.read(packed) if packed.exists() else None, []
+        return _packed_molecules(packed) if packed.exists() else None, []
     record = read_json(run / SETTINGS)
     settings = record["settings"]
     corpus = Corpus(settings["data"], settings["text_field"])

@@ -31,6 +31,11 @@ def rdkit_version() -> str:
     return str(rdkit.__version__)
 
 
+def speller() -> str:
+    """Who spells canonical SMILES here: releases of RDKit differ in some."""
+    return f"RDKit {rdkit_version()}"
+
+
 def parse(smiles: str) -> Any | None:
     """RDKit's molecule, or None if there is none: nothing at all is no molecule either."""
     need_rdkit("Reading molecules")

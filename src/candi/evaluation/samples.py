@@ -26,6 +26,7 @@ class Samples:
     entropy: Sequence[float]
     distinct_2: float
     seconds: float | None = None  # that one of them took
+    shared: int = 1  # commands that used the device meanwhile
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +47,7 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def make(
     model: Model, point: Point, batch: int, compile: bool = False, guide: Guidance | None = None,
-    advance: Callable[[int], None] = lambda evaluations: None,
+    advance: Callable[[int], None] = lambda evaluations: None, shared: int = 1,
 ) -> Samples:  # fmt: skip
     """`advance` is told of evaluations of the network, each for one sample."""
     start, rows = time.monotonic(), []
@@ -72,6 +73,7 @@ def make(
         [round(value, 6) for value in entropy(tokens).tolist()],
         distinct(listed, 2),
         round((time.monotonic() - start) / point.n, 6),
+        shared,
     )
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import suppress
 from functools import cached_property, partial
 from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,6 @@ class Sweep:
         self.finish(lambda point: append_line(table, self._line(point)))
         lines = self._lines()
         write_lines(table, lines)
-        self._clear()
         return lines
 
     def finish(self, made: Callable[[Point], None] = lambda point: None) -> None:
@@ -142,12 +142,13 @@ class Sweep:
                     made(point)
             else:
                 self._share(devices, progress)
+        self._clear()
 
     def free(self) -> Iterator[tuple[Contestant, Point]]:
         """Points that no other process is at, each held while it is worked on; until all are finished."""
         folder = self.settings.out / _LOCKS
-        folder.mkdir(parents=True, exist_ok=True)
         while left := [(one, point) for one, point in self.points if not self._finished(point)]:
+            folder.mkdir(parents=True, exist_ok=True)
             taken = True
             for one, point in left:
                 # one that ended before this look has cleared up behind it
@@ -169,7 +170,9 @@ class Sweep:
         """A process for each device, with a network and a scorer of its own."""
         count = len(devices)
         missing = [point for _, point in self.points if not self._sampled(point)]
-        pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+        context = get_context("spawn")
+        stop = context.Event()
+        pool = ProcessPoolExecutor(count, mp_context=context, initializer=_listen, initargs=(stop,))
         try:
             jobs = {pool.submit(_finish_share, self.settings, str(device), count, os.getpid()) for device in devices}
             while jobs:
@@ -181,7 +184,7 @@ class Sweep:
                     progress.advance(point.n * point.steps)
                     progress.begin(len(self.points) - len(missing), point.label)
         finally:
-            # after an error or Ctrl-C nobody waits for the others: they end with the point at hand
+            stop.set()  # after an error or Ctrl-C the others end with the point at hand
             pool.shutdown(wait=not jobs, cancel_futures=True)
 
     def _evaluations_left(self) -> int:
@@ -249,7 +252,8 @@ class Worker:
                 self._name, self._model = one.name, read_model(one.folder, self.device)
             batch = settings.batch or one.batch(point.length, point.n, self.device)
             advance = progress.advance if progress is not None else (lambda evaluations: None)
-            make(self._model, point, batch, settings.compile, self._guide(one, point), advance).write(file)
+            guide = self._guide(one, point)
+            make(self._model, point, batch, settings.compile, guide, advance, settings.shared).write(file)
         for name, judge in self.judges.items():
             path = self.sweep.score_file(name, point)
             if not path.exists():
@@ -265,12 +269,21 @@ class Worker:
         return guide_for(self._model.denoiser.method, judge, point.guidance["weight"], reveal=point.guidance["reveal"])
 
 
+_stop: Event | None = None
+
+
+def _listen(stop: Event) -> None:
+    """What a process of a sweep looks at between two points."""
+    global _stop  # an event can only be handed over when a process begins
+    _stop = stop
+
+
 def _finish_share(settings: SweepSettings, device: str, count: int, parent: int) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // count))
     load_inherited()
     sweep = Sweep(settings)
     worker = Worker(sweep, torch.device(device))
     for one, point in sweep.free():
-        if os.getppid() != parent:  # whoever asked for it is gone
+        if os.getppid() != parent or (_stop is not None and _stop.is_set()):  # whoever asked for it is gone
             return
         worker.finish(one, point)

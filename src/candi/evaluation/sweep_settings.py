@@ -44,6 +44,7 @@ class SweepSettings:
     weights: Sequence[float] = (1.0,)
     reveal: float = 0.0
     label: int | None = None  # asked of runs that know labels; the weights then say how far beyond it
+    shared: int = 1  # commands that use the device at the same time, for whoever reads how long samples took
 
     def __post_init__(self) -> None:
         if not self.runs:

@@ -18,19 +18,19 @@ from candi.errors import UserError
 class WordFilter:
     """k bits of a table for each word, at (a + i b) mod size. A stranger finds all k of his set with chance 2^-k."""
 
-    def __init__(self, table: NDArray[np.uint8], hashes: int, words: int) -> None:
+    def __init__(self, table: NDArray[np.uint8], hashes: int, words: int, speller: str = "") -> None:
         self._bits, self._hashes, self._words = np.unpackbits(table), hashes, words
-        self._table = table
+        self._table, self.speller = table, speller
 
     @classmethod
-    def of(cls, words: Iterable[str], hashes: int = 10) -> "WordFilter":
-        """size = k n / ln 2 leaves half of the bits set, which is best."""
+    def of(cls, words: Iterable[str], hashes: int = 10, speller: str = "") -> "WordFilter":
+        """size = k n / ln 2 leaves half of the bits set, which is best. `speller` is the program that spelled them."""
         listed = sorted(set(words))
         size = max(64, math.ceil(hashes * len(listed) / math.log(2) / 8) * 8)
         bits = np.zeros(size, np.uint8)
         for word in listed:
             bits[_places(word, hashes, size)] = 1
-        return cls(np.packbits(bits), hashes, len(listed))
+        return cls(np.packbits(bits), hashes, len(listed), speller)
 
     def __contains__(self, word: str) -> bool:
         return bool(self._bits[_places(word, self._hashes, len(self._bits))].all())
@@ -44,7 +44,7 @@ class WordFilter:
 
     def write(self, path: Path) -> None:
         """A line of JSON, then the table."""
-        head = json.dumps({"words": self._words, "hashes": self._hashes})
+        head = json.dumps({"words": self._words, "hashes": self._hashes, "speller": self.speller})
         path.write_bytes(head.encode() + b"\n" + self._table.tobytes())
 
     @classmethod
@@ -52,7 +52,7 @@ class WordFilter:
         head, _, table = path.read_bytes().partition(b"\n")
         try:
             values = json.loads(head)
-            return cls(np.frombuffer(table, np.uint8), values["hashes"], values["words"])
+            return cls(np.frombuffer(table, np.uint8), values["hashes"], values["words"], values.get("speller", ""))
         except (ValueError, KeyError, TypeError):
             raise UserError(f"{path} is no word filter; candi export makes one.") from None
 

@@ -26,9 +26,10 @@ def model_card(card: Card, config: Card) -> str:
     if card["classifiers"]:
         parts.append(_classifiers(card["name"], card["classifiers"]))
     if "known_molecules" in card:
+        known = card["known_molecules"]
         parts.append(
-            f"It knows the {card['known_molecules']:,} molecules of its data by a filter, so that `candi guide "
-            f"{card['name']}` says which ones are new; one new molecule in a thousand it takes for a known one."
+            f"It knows {known['count']:,} molecules, as {known['speller']} spells them, by a filter: `candi guide "
+            f"{card['name']}` says which ones are new. One new molecule in a thousand is taken for a known one."
         )
     if card["measures"]:
         parts.append("## Measures\n\n" + _rows(card["measures"]))

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 from candi.errors import UserError
-from candi.evaluation.compare import Comparison
+from candi.evaluation.compare import Comparison, Group
 from candi.files import write_text
 from candi.report.tables import table
 from candi.reproduce.declared import Advice, Claim
@@ -41,8 +41,9 @@ def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str
     fixed = {curve.label: curve.steps for group in comparison.groups for curve in group.curves if curve.steps_fixed}
     walks = [run for run in (first, *judged) if run not in fixed]
     choices = [
-        (group.steps, tuple(advice.runs[run] for run in walks if not _beaten(run, walks, comparison, group.steps)))
+        (group.steps, tuple(advice.runs[run] for run in best))
         for group in comparison.groups
+        if (best := _best(walks, group, comparison))
     ]
     chosen = [
         f"{' or '.join(best)} at {_listed([steps for steps, _ in group])} steps"
@@ -56,14 +57,25 @@ def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str
     additive = experiment.axes.measures[1].additive
     quality = experiment.grids[advice.sweep].property or experiment.axes.quality.replace("_", " ")
     head = [f"{quality} of {name} against", *(f"{steps} steps" for steps, _ in choices)]
-    rows = [[advice.runs[other], *(_change(one, additive) for one in some)] for other, some in judged.items()]
+    told = {steps for steps, _ in choices}
+    rows = [
+        [advice.runs[other], *(_change(one, additive) for one in some if one.steps in told)]
+        for other, some in judged.items()
+    ]
     return f"**{advice.where}: {'; '.join(chosen)}** ({experiment.scale} scale).\n\n{table(head, rows)}"
 
 
-def _beaten(run: str, walks: Sequence[str], comparison: Comparison, steps: int) -> bool:
-    """Whether another is surely ahead of it at this number of steps."""
-    claims = (Claim("", "", other, run, steps=[steps]) for other in walks if other != run)
-    return any(found.verdict == AGREES for claim in claims for found in findings(claim, comparison))
+def _best(walks: Sequence[str], group: Group, comparison: Comparison) -> list[str]:
+    """Those that were measured at this number of steps and that no other is surely ahead of."""
+    measured = {run for pair in group.pairs for run in (pair.first, pair.second)}
+    here = [run for run in walks if run in measured]
+
+    def beaten(run: str) -> bool:
+        claims = (Claim("", "", other, run, steps=[group.steps]) for other in here if other != run)
+        return any(found.verdict == AGREES for claim in claims for found in findings(claim, comparison))
+
+    # pairs are compared where both are, each pair elsewhere: they may go round in a circle
+    return [run for run in here if not beaten(run)] or here
 
 
 def _change(one: Finding, additive: bool) -> str:

@@ -156,6 +156,8 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
         for run in grid.runs:
             if run not in file.runs:
                 raise UserError(f"{where}, sweep {name}: {unknown('run', run, file.runs)}")
+        if min([*grid.steps, 1]) < 1 or min([*grid.temperatures, 1.0]) <= 0:
+            raise UserError(f"{where}, sweep {name}: a point needs at least 1 step and a temperature above 0.")
         _check_guides(file, size, grid, f"{where}, sweep {name}")
         if file.quality in ("property", "valid_molecules") and grid.property is None:
             raise UserError(f"{where}, sweep {name}: molecules need a property to measure.")

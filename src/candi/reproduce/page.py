@@ -1,7 +1,8 @@
 """docs/results.md and its figures, from the files under results/ and from nothing else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from candi import plots
 from candi.data.tokenizer import made_from_data
@@ -214,10 +215,10 @@ def _guided(comparison: Comparison, sweep: str, ledger: Ledger) -> list[str]:
             weights = [_weight(card) for card in cards], [_weight(card) for card in best]
             guidance, entry = cards[0].get("guidance") or {}, ledger.find(f"sweep {sweep}", cards[0]["run"])
             wanted = {"steps": curve.steps, "by": guidance.get("classifier")}
-            times = [one["seconds"] for one in (entry or {}).get("each", []) if wanted.items() <= one.items()]
-            beside = f" ({entry['shared']} runs at once)" if entry and "shared" in entry else ""
-            each = f"{1e3 * times[0]:.2f}{beside}" if times else ""
-            rows.append([curve.label, str(group.steps), _starred(*ways), _starred(*weights), each])
+            times = [one for one in (entry or {}).get("each", []) if wanted.items() <= one.items()]
+            each = _each(times[0], entry or {}) if times else ""
+            none = {0.0} if guidance.get("classifier") else set()  # beyond no guidance at all there is nothing
+            rows.append([curve.label, str(group.steps), _starred(*ways), _starred(*weights, none), each])
     head = ["", "steps", "temperatures on its frontier", "weights on it", "milliseconds a molecule"]
     beyond = "\\* an end of those that were tried: beyond it there may be more. Times are medians over points."
     return [table(head, rows), beyond]
@@ -227,9 +228,15 @@ def _weight(card: Card) -> float:
     return float(card["guidance"]["weight"]) if card.get("guidance") else 0.0
 
 
-def _starred(tried: Sequence[float], best: Sequence[float]) -> str:
-    """Beyond no guidance at all there is nothing."""
-    ends = {min(tried), max(tried)} - {0.0}
+def _each(time: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+    """Milliseconds; of an older ledger only the sweep as a whole tells how many used the device."""
+    shared = time.get("shared", entry.get("shared", 1))
+    return f"{1e3 * time['seconds']:.2f}" + (f" ({shared} runs at once)" if shared > 1 else "")
+
+
+def _starred(tried: Sequence[float], best: Sequence[float], natural: Collection[float] = ()) -> str:
+    """`natural` are ends that nothing lies beyond."""
+    ends = {min(tried), max(tried)} - set(natural)
     return ", ".join(f"{value:g}{'*' if value in ends else ''}" for value in sorted(set(best)))
 
 

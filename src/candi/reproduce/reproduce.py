@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -26,7 +25,6 @@ from candi.data.molecules import HAS_RDKIT
 from candi.errors import UserError, unknown
 from candi.evaluation.card import fingerprint
 from candi.evaluation.contestant import Contestant
-from candi.evaluation.samples import Samples
 from candi.evaluation.sweep import Sweep
 from candi.evaluation.sweep_settings import SweepSettings
 from candi.export import export
@@ -37,6 +35,7 @@ from candi.reproduce import beforehand
 from candi.reproduce.declared import CLASSIFIER, CLASSIFIERS, JUDGE, LOCKS, PREDICTED, RUN, SWEEPS, Grid
 from candi.reproduce.experiment import Experiment
 from candi.reproduce.results import Results, say
+from candi.reproduce.times import times
 from candi.training import checkpoint
 from candi.training.classifier import train_classifier
 from candi.training.loop import train
@@ -73,6 +72,7 @@ class Reproduction:
         if missing := [run for run in left if self.kept.missing(run, data)]:
             beforehand.check_means(self.experiment, missing)
             self._judges_are_there(data)  # whatever runs were asked for; another command may be at one
+        helped: set[str] = set()
         while left:
             for run in list(left):
                 with suppress(Timeout), self._lock(run).acquire(timeout=0):
@@ -83,7 +83,10 @@ class Reproduction:
                         say(f"{run}: {error}")
                         failed.append(f"{run}: {error}")
             for run in left:  # others are at all of these
-                self._help(run, data)
+                if run not in helped and self._help_wanted(run).exists():
+                    helped.add(run)
+                    with suppress(UserError):  # whoever is at it is told the same
+                        self._help(run, data)
             time.sleep(bool(left))
         if failed:
             raise UserError(" ".join(failed))
@@ -112,8 +115,14 @@ class Reproduction:
 
     def _prepare(self, judge: str, data: str) -> bool:
         plan, folder = self.experiment.training_plan(judge, data), self.kept.judge(judge)
+
+        def packed() -> bool:
+            return self.kept.ledger.done(JUDGE, judge, plan) and folder.is_dir()
+
+        if packed():
+            return True
         with suppress(Timeout), self._lock(judge).acquire(timeout=0):
-            if not (self.kept.ledger.done(JUDGE, judge, plan) and folder.is_dir()):
+            if not packed():
                 with fresh():
                     self._train(judge, plan)
                 start = time.monotonic()
@@ -135,15 +144,17 @@ class Reproduction:
         return bool(progress["step"] == settings.steps or enough)
 
     def _finish(self, run: str, data: str) -> None:
+        self._help_wanted(run).unlink(missing_ok=True)  # of a command that was stopped
         names, plan = self.kept.missing(run, data), self.experiment.training_plan(run, data)
         if not names:
             say(f"{run}: done before")
             if run in self.experiment.foreseen and self._trained(run):
                 self._predict(run, plan)
             return
-        self._help_wanted(run).unlink(missing_ok=True)  # of a command that was stopped
         with fresh():
             self._train(run, plan)
+        if run in self.experiment.judges:  # before it waits for others: they may wait for it
+            self._prepare(run, data)
         self._predict(run, plan)
         self._help_wanted(run).touch()
         with fresh():
@@ -157,8 +168,6 @@ class Reproduction:
     def _help(self, run: str, data: str) -> None:
         """Classifiers and points of a run that another command is at; that one keeps them."""
         names = self.kept.missing(run, data)
-        if not names or not self._help_wanted(run).exists():
-            return
         say(f"{run}: helping with its points")
         with fresh():
             self._classify(run, names)
@@ -208,7 +217,7 @@ class Reproduction:
         else:  # measured later, where there is RDKit
             self.kept.set_aside(run, name, sweeps)
             stage = f"samples {name}"
-        each, total = _times(sweeps)
+        each, total = times(sweeps)
         self.kept.record(stage, run, plan, **self._stamp(total), points=len(lines), each=each)
 
     def _sweeps(self, run: str, grid: Grid) -> list[Sweep]:
@@ -227,7 +236,7 @@ class Reproduction:
                 temperatures=grid.temperatures, options=options, n=self.experiment.n, device=self.device,
                 words=self.data if "words" in axes.diversity + axes.quality else None, words_field=field,
                 molecules=grid.property if HAS_RDKIT else None, scorers=self._scorers(),
-                characters=self.experiment.characters, **guided,
+                characters=self.experiment.characters, shared=self.shared, **guided,
             )
             for guided in self._guides(run, grid, grid.reveals if method.gaussian() is not None else [0.0])
         ]  # fmt: skip
@@ -288,21 +297,6 @@ def _where(run: Path) -> dict[str, str]:
     """The machine that a run was begun on, which need not be the one that samples are made on."""
     where = read_json(run / SETTINGS)["machine"]
     return {"device": where["device"], "torch": where["torch"]}
-
-
-def _times(sweeps: Sequence[Sweep]) -> tuple[list[dict[str, Any]], float]:
-    """Of one sample, for each number of steps and each classifier: the median over points. And of all samples together,
-    in whichever command they were made."""
-    found: dict[tuple[int, str | None], list[float]] = {}
-    total = 0.0
-    for sweep in sweeps:
-        for _, point in sweep.points:
-            by = point.guidance["classifier"] if point.guidance else None
-            seconds = Samples.read(sweep.sample_file(point)).seconds
-            if seconds is not None:  # samples of an earlier version do not tell
-                found.setdefault((point.steps, by), []).append(seconds)
-                total += point.n * seconds
-    return [{"steps": steps, "by": by, "seconds": median(some)} for (steps, by), some in found.items()], total
 
 
 def _check_steps(folder: Path, step: int, steps: int) -> None:
