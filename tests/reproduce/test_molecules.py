@@ -1,6 +1,7 @@
 """The experiment of guided molecules at toy scale: classifiers, guidance, and measuring where there is RDKit."""
 
 import json
+import shutil
 from collections import Counter
 
 import numpy as np
@@ -85,6 +86,7 @@ def test_what_is_made_without_rdkit_is_measured_where_there_is_some(whole, data,
     """The same points, whether they were measured at once or set aside first."""
     for module in (reproduce, results):
         monkeypatch.setattr(module, "HAS_RDKIT", False)
+    shutil.copytree(whole.parents[1] / "work", tmp_path / "work", ignore=shutil.ignore_patterns("sweeps"))
     folder = _reproduce(tmp_path, data)  # nothing can be compared yet, and the command says so
     told = capfd.readouterr()
     assert "Set aside until the same command is run where there is RDKit: kinds-qed.candi-qed.samples.jsonl" in told.err
