@@ -77,6 +77,10 @@ def test_classifiers_of_every_kind_and_none_guide_the_same_way(whole, tmp_path):
     (row,) = [line.split(" | ") for line in page.splitlines() if line.startswith("| candi-qed | 4 | ")]
     assert float(row[-1].removesuffix(" |")) > 0  # milliseconds a molecule
     assert "temperatures on its frontier" in page
+    # runs are shown at each temperature alone, ways to sample one run are not
+    assert [path.stem for path in (tmp_path / "figures").glob("*-temperatures.svg")] == [
+        "molecules-toy-qed-temperatures"
+    ]
     assert "| qed-clean | recurrent | clean molecules | 30 | " in page
     assert "| qed-mdlm | transformer | noise of mdlm | 30 | " in page
     assert "| qed-udlm |" not in page  # no part of the toy

@@ -77,6 +77,33 @@ def frontiers(comparison: Comparison) -> Figure:
     return figure
 
 
+def by_temperature(comparison: Comparison) -> Figure:
+    """A row for each curve that is the best of several temperatures, a panel for each number of steps: what each
+    temperature gives alone, from weight to weight of guidance, and in grey the best of them."""
+    labels = list(dict.fromkeys(curve.label for group in comparison.groups for curve in group.curves))
+    cards = [line["card"] for group in comparison.groups for curve in group.curves for line in curve.lines]
+    tried = sorted({card["temperature"] for card in cards})
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, len(tried)))
+    with matplotlib.rc_context(STYLE):
+        size = max(4.2, 3.3 * len(comparison.groups)), 2.5 * len(labels) + 0.7
+        figure = Figure(figsize=size, layout="constrained")
+        panels = figure.subplots(len(labels), len(comparison.groups), squeeze=False, sharex=True, sharey=True)
+        for group, column in zip(comparison.groups, panels.T, strict=True):
+            for curve in group.curves:
+                axes, (x, y) = column[labels.index(curve.label)], curve.values
+                axes.set_title(f"{curve.label}, {group.steps} steps", fontsize=10)
+                axes.plot(curve.band.diversity, curve.band.quality, color="#c8c8c8", linewidth=4)
+                for temperature, colour in zip(tried, colours, strict=True):
+                    here = [i for i, line in enumerate(curve.lines) if line["card"]["temperature"] == temperature]
+                    label = f"temperature {temperature:g}"
+                    axes.plot(x[here], y[here], "o-", color=colour, markersize=2.5, linewidth=1, label=label)
+        figure.supxlabel(comparison.labels[0], fontsize=10)
+        figure.supylabel(comparison.labels[1], fontsize=10)
+        handles = dict(zip(*reversed(_legend(panels.flat)), strict=True))
+        figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
 def _colour(name: str, names: Sequence[str]) -> str:
     return COLOURS[list(names).index(name) % len(COLOURS)]
 

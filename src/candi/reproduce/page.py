@@ -142,7 +142,10 @@ def _section(
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
         parts += [caution(comparison.axes), *comparison.notes]
         if experiment.grids[name].property:
-            parts += _guided(comparison, name, Results(experiment, folder).ledger)
+            parts += [
+                *_guided(comparison, name, Results(experiment, folder).ledger),
+                *_by_temperature(comparison, stem),
+            ]
         else:
             parts += [*_over_steps(comparison, stem, title), *_along(comparison), *_trap(comparison)]
         parts += ["<details><summary>The same in numbers</summary>", *_matched(comparison), "</details>"]
@@ -202,6 +205,16 @@ def _trap(comparison: Comparison) -> list[str]:
         return []
     told = ", ".join(f"{count} at {steps} steps" for steps, count in counts)
     return [f"The single-temperature trap: one temperature for each curve can give so many different rankings: {told}."]
+
+
+def _by_temperature(comparison: Comparison, stem: Path) -> list[str]:
+    """Each temperature of a sweep that compares runs, and not ways to sample one."""
+    curves = [curve for group in comparison.groups for curve in group.curves]
+    if {curve.label for curve in curves} != {curve.lines[0]["card"]["run"] for curve in curves}:
+        return []
+    plots.save(plots.by_temperature(comparison), stem.with_name(f"{stem.name}-temperatures"))
+    told = "Each temperature alone, from weight to weight of guidance; in grey the best of all."
+    return [told, f"![each temperature alone](figures/{stem.name}-temperatures.svg)"]
 
 
 def _guided(comparison: Comparison, sweep: str, ledger: Ledger) -> list[str]:
