@@ -8,7 +8,7 @@ from candi import plots
 from candi.cli.parsing import parse, parser
 from candi.errors import UserError
 from candi.reproduce.experiment import SCALES, experiments, read
-from candi.reproduce.page import comparisons, told
+from candi.reproduce.page import comparisons, verdicts
 from candi.reproduce.reproduce import Reproduction
 
 
@@ -45,5 +45,5 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError(f"Reading or writing failed ({error}); mend that and run the same command again.") from None
     if waiting := sorted(path.name for path in results.glob("*.samples.jsonl")):
         print(f"Set aside until the same command is run where there is RDKit: {', '.join(waiting)}.", file=sys.stderr)
-    print(*told(experiment, results), sep="\n")
+    print(*verdicts(experiment, results), sep="\n")
     print(f"Points are in {results}, figures in {work}.", file=sys.stderr)

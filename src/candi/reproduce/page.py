@@ -1,8 +1,7 @@
 """docs/results.md and its figures, from the files under results/ and from nothing else."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from candi import plots
 from candi.data.tokenizer import made_from_data
@@ -20,6 +19,7 @@ from candi.reproduce.ledger import Ledger
 from candi.reproduce.overview import overview
 from candi.reproduce.overview import told as overview_table
 from candi.reproduce.results import Results
+from candi.reproduce.times import each_took, milliseconds
 from candi.reproduce.verdict import MISSING, findings, verdict
 
 _HEAD = """# Results
@@ -148,6 +148,7 @@ def _section(
             ]
         else:
             parts += [*_over_steps(comparison, stem, title), *_along(comparison), *_trap(comparison)]
+            parts += each_took(Results(experiment, folder).ledger, name, experiment.grids[name].runs)
         parts += ["<details><summary>The same in numbers</summary>", *_matched(comparison), "</details>"]
     return parts
 
@@ -229,7 +230,7 @@ def _guided(comparison: Comparison, sweep: str, ledger: Ledger) -> list[str]:
             guidance, entry = cards[0].get("guidance") or {}, ledger.find(f"sweep {sweep}", cards[0]["run"])
             wanted = {"steps": curve.steps, "by": guidance.get("classifier")}
             times = [one for one in (entry or {}).get("each", []) if wanted.items() <= one.items()]
-            each = _each(times[0], entry or {}) if times else ""
+            each = milliseconds(times[0], entry or {}) if times else ""
             none = {0.0} if guidance.get("classifier") else set()  # beyond no guidance at all there is nothing
             rows.append([curve.label, str(group.steps), _starred(*ways), _starred(*weights, none), each])
     head = ["", "steps", "temperatures on its frontier", "weights on it", "milliseconds a molecule"]
@@ -239,12 +240,6 @@ def _guided(comparison: Comparison, sweep: str, ledger: Ledger) -> list[str]:
 
 def _weight(card: Card) -> float:
     return float(card["guidance"]["weight"]) if card.get("guidance") else 0.0
-
-
-def _each(time: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
-    """Milliseconds; of an older ledger only the sweep as a whole tells how many used the device."""
-    shared = time.get("shared", entry.get("shared", 1))
-    return f"{1e3 * time['seconds']:.2f}" + (f" ({shared} runs at once)" if shared > 1 else "")
 
 
 def _starred(tried: Sequence[float], best: Sequence[float], natural: Collection[float] = ()) -> str:
@@ -291,7 +286,7 @@ def _classifiers(experiment: Experiment, ledger: Ledger) -> str:
     return f"\n\n{table(head, rows)}" if rows else ""
 
 
-def told(experiment: Experiment, folder: Path) -> Sequence[str]:
+def verdicts(experiment: Experiment, folder: Path) -> Sequence[str]:
     """The verdicts as lines for a terminal."""
     found = comparisons(experiment, folder)
     return [f"{outcome}: {paper} {measured}" for paper, measured, outcome in judged(experiment, found)]

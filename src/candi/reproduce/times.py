@@ -1,11 +1,13 @@
 """How long samples took."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from candi.evaluation.samples import Samples
 from candi.evaluation.sweep import Sweep
+from candi.report.tables import table
+from candi.reproduce.ledger import Ledger
 
 
 def times(sweeps: Sequence[Sweep]) -> tuple[list[dict[str, Any]], float]:
@@ -26,3 +28,34 @@ def times(sweeps: Sequence[Sweep]) -> tuple[list[dict[str, Any]], float]:
         for fewest in [min(some)]
     ]
     return each, total
+
+
+def milliseconds(time: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
+    """Of one sample, and how many used the device meanwhile."""
+    shared = _shared(time, entry)
+    return f"{1e3 * time['seconds']:.2f}" + (f" ({shared} runs at once)" if shared > 1 else "")
+
+
+def each_took(ledger: Ledger, sweep: str, runs: Sequence[str]) -> list[str]:
+    """A table of those runs that were timed alike: as many as possible that shared the device with as many others."""
+    found: dict[int, dict[str, dict[int, float]]] = {}
+    for run in runs:
+        entry = ledger.find(f"sweep {sweep}", run) or {}
+        for time in entry.get("each", []):
+            by_run = found.setdefault(_shared(time, entry), {})
+            by_run.setdefault(run, {})[time["steps"]] = time["seconds"]
+    shared, alike = max(found.items(), key=lambda one: (len(one[1]), -one[0]), default=(1, {}))
+    if len(alike) < 2:
+        return []
+    steps = sorted({count for times in alike.values() for count in times})
+    rows = [
+        [run, *(f"{1e3 * times[count]:.2f}" if count in times else "" for count in steps)]
+        for run, times in alike.items()
+    ]
+    beside = f", {shared} runs at once on the device" if shared > 1 else ""
+    return [f"Milliseconds a sample (medians over points{beside}):", table(["", *(f"{n} steps" for n in steps)], rows)]
+
+
+def _shared(time: Mapping[str, Any], entry: Mapping[str, Any]) -> int:
+    """In an older ledger only the sweep as a whole tells it."""
+    return int(time.get("shared", entry.get("shared", 1)))
