@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from candi import plots
 from candi.errors import UserError
 from candi.evaluation.compare import Axes, Comparison, Curve, Group, Pair
 from candi.evaluation.pareto import Dominance
-from candi.reproduce.advice import BEGIN, END, advised, into
+from candi.reproduce.advice import BEGIN, END, advised, choices, into
 from candi.reproduce.declared import Advice, Grid
-from candi.reproduce.experiment import read
+from candi.reproduce.experiment import Experiment, read
 
 WORDS = Axes("unique_words", "valid_words")  # cost is 1 / valid words
 NAMES = {"a": "Alpha", "b": "beta", "c": "gamma", "ar": "one by one"}
@@ -21,10 +22,13 @@ def _pair(second: str, low: float, high: float, first: str = "a") -> Pair:
     return Pair(first, second, Dominance(0.1, 0.9, 1.0, 1.0, 0.0, middle, low, high, math.log(middle)))
 
 
-def _advice(*groups: Group, axes: Axes = WORDS) -> list[str]:
+def _experiment(axes: Axes) -> Experiment:
     grid = Grid("words", runs=list(NAMES), property="qed" if axes.quality == "property" else None)
-    experiment = replace(read("text8", "toy"), axes=axes, grids={"s": grid}, advice=[Advice("Here", "s", NAMES)])
-    return list(advised(experiment, {"s": Comparison(axes, groups, [])}))
+    return replace(read("text8", "toy"), axes=axes, grids={"s": grid}, advice=[Advice("Here", "s", NAMES)])
+
+
+def _advice(*groups: Group, axes: Axes = WORDS) -> list[str]:
+    return list(advised(_experiment(axes), {"s": Comparison(axes, groups, [])}))
 
 
 def test_the_first_where_it_is_ahead_and_both_where_they_are_level():
@@ -77,6 +81,38 @@ def test_properties_are_told_by_their_differences_and_who_is_out_of_reach_withou
     assert "| qed of Alpha against | 16 steps |" in told
     assert "| beta | +0.015 |" in told
     assert "| gamma | ahead |" in told
+
+
+def test_a_figure_shows_by_how_much_the_first_is_better():
+    pair = _pair("b", 0.8, 0.9)
+    far = Pair("a", "c", None, "a")  # ahead, nobody knows by how much
+    gains = {}
+    for quality, unit in (
+        ("valid_words", "more valid words"),
+        ("perplexity", "less perplexity"),
+        ("property", "more qed"),
+    ):
+        axes = Axes("unique_words", quality)
+        experiment, found = _experiment(axes), {"s": Comparison(axes, [Group(8, [], [pair, far], None)], [])}
+        (one,) = choices(experiment, found)
+        assert (one.where, one.first, one.gain, one.percent) == (
+            "Here, toy scale",
+            "Alpha",
+            unit,
+            quality != "property",
+        )
+        assert list(one.others) == ["b"]
+        (gain,) = one.others["b"]
+        assert gain.low < gain.value < gain.high
+        gains[quality] = gain
+        assert list(choices(experiment, {})) == []
+        assert len([axes for axes in plots.choices([one, one, one]).axes if axes.get_visible()]) == 3
+    cost = math.sqrt(0.72)  # of the first, the second's being 1
+    assert gains["valid_words"].value == pytest.approx(100 * (1 / cost - 1))
+    assert (gains["valid_words"].low, gains["valid_words"].high) == pytest.approx((100 / 0.9 - 100, 25))
+    assert gains["perplexity"].value == pytest.approx(100 * (1 - cost))
+    assert (gains["perplexity"].low, gains["perplexity"].high) == pytest.approx((10, 20))
+    assert gains["property"].value == pytest.approx(-math.log(cost))
 
 
 def test_nothing_is_said_of_what_was_not_measured():

@@ -1,5 +1,6 @@
 """What was measured: speed, frontiers, molecules."""
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
+from candi.evaluation.choice import Choice
 from candi.evaluation.compare import Comparison
 from candi.evaluation.over_steps import OverSteps
 from candi.evaluation.over_vocabulary import OfVocabulary
@@ -101,6 +103,35 @@ def by_temperature(comparison: Comparison) -> Figure:
         figure.supylabel(comparison.labels[1], fontsize=10)
         handles = dict(zip(*reversed(_legend(panels.flat)), strict=True))
         figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+def choices(found: Sequence[Choice]) -> Figure:
+    """A panel for each choice: by how much its first method is better than each other one, at every number of steps."""
+    others = list(dict.fromkeys(other for one in found for other in one.others))
+    wide = 2 if len(found) in (2, 4) else min(3, len(found))
+    with matplotlib.rc_context(STYLE):
+        high = -(-len(found) // wide)
+        figure = Figure(figsize=(max(4.6, 3.7 * wide), 2.6 * high + 0.7), layout="constrained")
+        panels = figure.subplots(high, wide, squeeze=False)
+        for panel in panels.flat[len(found) :]:
+            panel.set_visible(False)
+        names: dict[str, Any] = {}
+        for one, axes in zip(found, panels.flat, strict=False):
+            counts = sorted({gain.steps for gains in one.others.values() for gain in gains})
+            axes.axvline(0, color="#888888", linewidth=1)
+            for place, (other, gains) in enumerate(one.others.items()):
+                # beside each other, in the order of the legend
+                y = [counts.index(gain.steps) + 0.6 * (place + 0.5) / len(one.others) - 0.3 for gain in gains]
+                x = np.array([(gain.value, gain.value - gain.low, gain.high - gain.value) for gain in gains]).T
+                dots = axes.errorbar(x[0], y, xerr=x[1:], fmt="o", markersize=4, color=_colour(other, others))
+                names.setdefault(other, (dots, one.names[other]))
+            axes.set_yticks(range(len(counts)), [f"{count} steps" for count in counts])
+            axes.set_ylim(len(counts) - 0.5, -0.5)
+            axes.set_title(textwrap.fill(one.where, 34), fontsize=9)
+            axes.set_xlabel(f"{one.gain} by {one.first}{', %' if one.percent else ''}", fontsize=9)
+        figure.legend(*zip(*(names[other] for other in others), strict=True), loc="outside upper center", ncols=3,
+                      frameon=False, title="against")  # fmt: skip
     return figure
 
 

@@ -1,4 +1,5 @@
-"""What the points say to somebody who has to choose: which method, at how many steps. The README's own paragraph."""
+"""What the points say to somebody who has to choose: which method, at how many steps. The README's own paragraph, and
+what its figure shows."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +7,9 @@ from itertools import groupby
 from pathlib import Path
 
 from candi.errors import UserError
+from candi.evaluation.choice import Choice, Gain
 from candi.evaluation.compare import Comparison, Group
+from candi.evaluation.measures import Measure
 from candi.files import write_text
 from candi.report.tables import table
 from candi.reproduce.declared import Advice, Claim
@@ -21,6 +24,31 @@ def advised(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator
     for advice in experiment.advice:
         if advice.sweep in found and (told := _told(experiment, advice, found[advice.sweep])):
             yield told
+
+
+def choices(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator[Choice]:
+    """The same for a figure: by how much the first of each advice is better than the rest."""
+    measure = experiment.axes.measures[1]
+    for advice in (advice for advice in experiment.advice if advice.sweep in found):
+        (first, name), *others = advice.runs.items()
+        judged = {other: findings(Claim("", "", first, other), found[advice.sweep]) for other, _ in others}
+        gains = {
+            other: [_gain(one, measure) for one in some if math.isfinite(one.value)] for other, some in judged.items()
+        }
+        gains = {other: some for other, some in gains.items() if some}
+        quality = experiment.grids[advice.sweep].property or experiment.axes.quality.replace("_", " ")
+        better = "more" if measure.additive or measure.higher_is_better else "less"
+        where = f"{advice.where}, {experiment.scale} scale"
+        if gains:
+            yield Choice(where, name, f"{better} {quality}", not measure.additive, gains, advice.runs)
+
+
+def _gain(one: Finding, measure: Measure) -> Gain:
+    def gained(value: float) -> float:
+        return value if measure.additive else 100 * (value - 1 if measure.higher_is_better else 1 - value)
+
+    low, high = sorted((gained(one.low), gained(one.high)))
+    return Gain(one.steps, gained(one.value), low, high)
 
 
 def into(readme: Path, advice: Sequence[str]) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 from candi import plots
 from candi.data.tokenizer import made_from_data
 from candi.evaluation.card import Card
+from candi.evaluation.choice import Choice
 from candi.evaluation.compare import Comparison, compare
 from candi.evaluation.over_steps import over_steps
 from candi.evaluation.pareto import front
 from candi.evaluation.table import read_lines
 from candi.files import write_text
 from candi.report.tables import caution, matched_rows, table
-from candi.reproduce.advice import advised, into
+from candi.reproduce.advice import advised, choices, into
 from candi.reproduce.declared import CLASSIFIER, Claim, Grid
 from candi.reproduce.experiment import SCALES, Experiment, experiments, read
 from candi.reproduce.ledger import Ledger
@@ -41,18 +42,22 @@ def write(results: Path, docs: Path, readme: Path | None = None) -> Path:
     short: list[list[str]] = []
     parts: list[str] = []
     advice: list[str] = []
+    choice: list[Choice] = []
     for folder, experiment in _found(results):
         Results(experiment, folder).measure()
         found = comparisons(experiment, folder)
         claims = judged(experiment, found)
         short += [[claim, _title(experiment), outcome] for claim, _, outcome in claims if outcome != MISSING]
         advice += advised(experiment, found)
+        choice += choices(experiment, found)
         parts += _section(experiment, folder, docs / "figures", found, claims)
     if short:
         parts = ["## In short", table(["the paper says", "tried in", "verdict"], short), *parts]
     parts = [_HEAD, *parts]
     page.parent.mkdir(parents=True, exist_ok=True)
     write_text(page, "\n\n".join(parts) + "\n")
+    if choice:
+        plots.save(plots.choices(choice), docs / "figures" / "choice")
     if readme is not None:
         into(readme, advice)
     return page
