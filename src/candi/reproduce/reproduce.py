@@ -269,16 +269,18 @@ class Reproduction:
             time.sleep(bool(left))
 
     def _train_classifier(self, judge: str, run: str) -> None:
-        say(f"{run}: training the classifier {judge}")
         out = self.work / CLASSIFIERS / judge
         settings = self.experiment.classifier(judge, run, self.work, self.data, out)
-        folder = train_classifier(settings)
-        step = int(folder.name.rpartition("-")[2])
+        plan = fingerprint([self.experiment.classifiers[judge], Corpus(self.data).fingerprint])
+        newest = next(iter(checkpoint.found(out / CHECKPOINTS)), None)
+        if newest is not None and _step(newest) == settings.steps and self.kept.ledger.done(CLASSIFIER, judge, plan):
+            return
+        say(f"{run}: training the classifier {judge}")
+        step = _step(train_classifier(settings))
         _check_steps(out, step, settings.steps)
         if step < settings.steps:  # asked to stop
             raise KeyboardInterrupt
         quality = Quality.read(str(out))
-        plan = fingerprint([self.experiment.classifiers[judge], Corpus(self.data).fingerprint])
         self.kept.record(CLASSIFIER, judge, plan, kind=settings.kind, reads=run if settings.noisy else None,
                          steps=step, area=quality and quality.area)  # fmt: skip
 
@@ -297,6 +299,10 @@ def _where(run: Path) -> dict[str, str]:
     """The machine that a run was begun on, which need not be the one that samples are made on."""
     where = read_json(run / SETTINGS)["machine"]
     return {"device": where["device"], "torch": where["torch"]}
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
 
 
 def _check_steps(folder: Path, step: int, steps: int) -> None:
