@@ -34,7 +34,7 @@ def watch(model: Model, n: int, options: Mapping[str, Any], console: Console | N
 
 
 def styled(frame: Frame, width: int) -> Group:
-    """A header and the text, each position in the colour of what it is."""
+    """How far it is, what the colours mean, and the text, each position in the colour of what it is."""
     body = Text()
     for line in lines(frame, width):
         for text, kind, sure in line:
@@ -45,7 +45,9 @@ def styled(frame: Frame, width: int) -> Group:
         (f"step {frame.step:>3}/{frame.steps}  ", "bold"),
         (bar, "green"),
         ("━" * (24 - len(bar)), "dim"),
-        f"  {frame.known:.0%} clean   ",
+        f"  {frame.known:.0%} clean",
+    )
+    legend = Text.assemble(
         ("given", _STYLES[Kind.GIVEN]),
         "  ",
         ("clean", _STYLES[Kind.CLEAN]),
@@ -58,7 +60,7 @@ def styled(frame: Frame, width: int) -> Group:
         " ",
         ("nearly sure", _NOISY[2][1]),
     )
-    return Group(header, Text(), body)
+    return Group(header, legend, Text(), body)
 
 
 def _style(kind: int, sure: float) -> str:
