@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ import torch
 from candi.cli import main
 from candi.cli.frontier import integers, numbers
 from candi.errors import UserError
+from candi.evaluation import sweep
 from candi.evaluation.contestant import Contestant, contestants
 from candi.evaluation.sweep import Sweep, _finish_share
 from candi.evaluation.sweep_settings import SweepSettings
@@ -240,10 +242,18 @@ def test_one_temperature_and_two_samples_are_enough_for_a_report(runs, tmp_path)
     assert "1 steps" in (tmp_path / "x" / "frontier.md").read_text()
 
 
-def test_a_share_of_a_sweep_ends_when_nobody_waits_for_it(runs, tmp_path):
+def test_a_share_of_a_sweep_ends_when_nobody_waits_for_it(runs, tmp_path, monkeypatch):
     settings = SweepSettings([str(runs / "mdlm")], tmp_path / "x", steps=(1,), n=2, device="cpu")
     _finish_share(settings, "cpu", 1, parent=-1)
     assert not list(tmp_path.glob("x/samples/*"))
+    stop = threading.Event()  # another process of the sweep has failed
+    stop.set()
+    monkeypatch.setattr(sweep, "_stop", stop)
+    _finish_share(settings, "cpu", 1, parent=os.getppid())
+    assert not list(tmp_path.glob("x/samples/*"))
+    stop.clear()
+    _finish_share(settings, "cpu", 1, parent=os.getppid())
+    assert list(tmp_path.glob("x/samples/*"))
 
 
 def test_a_point_that_another_command_is_at_is_left_to_it_as_long_as_that_lives(runs, tmp_path):

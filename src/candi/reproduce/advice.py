@@ -36,11 +36,10 @@ def choices(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator
             other: [_gain(one, measure) for one in some if math.isfinite(one.value)] for other, some in judged.items()
         }
         gains = {other: some for other, some in gains.items() if some}
-        quality = experiment.grids[advice.sweep].property or experiment.axes.quality.replace("_", " ")
         better = "more" if measure.additive or measure.higher_is_better else "less"
-        where = f"{advice.where}, {experiment.scale} scale"
+        gain, where = f"{better} {experiment.quality_in(advice.sweep)}", f"{advice.where}, {experiment.scale} scale"
         if gains:
-            yield Choice(where, name, f"{better} {quality}", not measure.additive, gains, advice.runs)
+            yield Choice(where, name, gain, not measure.additive, gains, advice.runs)
 
 
 def _gain(one: Finding, measure: Measure) -> Gain:
@@ -68,14 +67,14 @@ def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str
         return ""
     fixed = {curve.label: curve.steps for group in comparison.groups for curve in group.curves if curve.steps_fixed}
     walks = [run for run in (first, *judged) if run not in fixed]
-    choices = [
+    best_at = [
         (group.steps, tuple(advice.runs[run] for run in best))
         for group in comparison.groups
         if (best := _best(walks, group, comparison))
     ]
     chosen = [
         f"{' or '.join(best)} at {_listed([steps for steps, _ in group])} steps"
-        for best, group in groupby(choices, key=lambda choice: choice[1])
+        for best, group in groupby(best_at, key=lambda one: one[1])
     ]
     chosen += [
         f"{advice.runs[other]} where {count} steps are no matter"
@@ -83,9 +82,8 @@ def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str
         if other in judged and judged[other][-1].verdict == DISAGREES
     ]
     additive = experiment.axes.measures[1].additive
-    quality = experiment.grids[advice.sweep].property or experiment.axes.quality.replace("_", " ")
-    head = [f"{quality} of {name} against", *(f"{steps} steps" for steps, _ in choices)]
-    told = {steps for steps, _ in choices}
+    told = {steps for steps, _ in best_at}
+    head = [f"{experiment.quality_in(advice.sweep)} of {name} against", *(f"{steps} steps" for steps, _ in best_at)]
     rows = [
         [advice.runs[other], *(_change(one, additive) for one in some if one.steps in told)]
         for other, some in judged.items()

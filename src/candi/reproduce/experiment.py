@@ -68,6 +68,10 @@ class Experiment:
         """Runs of which identifiability is asked what it predicts: those of the overview."""
         return set() if self.overview is None else {run for runs in self.overview.families.values() for run in runs}
 
+    def quality_in(self, sweep: str) -> str:
+        """What is good about the points of a sweep, in words."""
+        return self.grids[sweep].property or self.axes.quality.replace("_", " ")
+
     def grids_of(self, run: str) -> dict[str, Grid]:
         return {name: grid for name, grid in self.grids.items() if run in grid.runs}
 

@@ -107,8 +107,9 @@ def judged(experiment: Experiment, found: dict[str, Comparison]) -> list[list[st
 def _asked(experiment: Experiment, claim: Claim) -> tuple[str, str]:
     """What is compared, and what the claim makes of it."""
     additive = experiment.axes.measures[1].additive
-    quality = experiment.grids[claim.sweep].property or experiment.axes.quality.replace("_", " ")
-    asked = f"{quality} of {claim.first} {'minus that of' if additive else '/'} {claim.second}"
+    asked = (
+        f"{experiment.quality_in(claim.sweep)} of {claim.first} {'minus that of' if additive else '/'} {claim.second}"
+    )
     size = f"{claim.margin:g}" if additive else f"{100 * claim.margin:g}%"
     limit = f"level within {size}" if claim.level else f"at most {size} behind" if claim.margin else "ahead"
     return asked, limit
@@ -147,10 +148,8 @@ def _section(
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
         parts += [caution(comparison.axes), *comparison.notes]
         if experiment.grids[name].property:
-            parts += [
-                *_guided(comparison, name, Results(experiment, folder).ledger),
-                *_by_temperature(comparison, stem),
-            ]
+            parts += _guided(comparison, name, Results(experiment, folder).ledger)
+            parts += _by_temperature(comparison, stem)
         else:
             parts += [*_over_steps(comparison, stem, title), *_along(comparison), *_trap(comparison)]
             parts += each_took(Results(experiment, folder).ledger, name, experiment.grids[name].runs)
