@@ -24,7 +24,8 @@ def page() -> str:
     found = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
     parts = [_HEAD]
     for name, result in found.items():
-        parts += [_title(name, result), _rows(result), _findings(result)]
+        guided = name.endswith("-guide")
+        parts += [_title(name, result), *([_guided(result)] if guided else [_rows(result), _findings(result)])]
         parts += [part for part in (_profile(result), _ideas(result), _growth(result)) if part]
         if (RESULTS / f"{name}.svg").exists():
             parts.append(f"![Tokens a second against denoising steps](../benchmarks/{name}.svg)")
@@ -33,7 +34,7 @@ def page() -> str:
 
 def _title(name: str, result: dict[str, Any]) -> str:
     machine, settings = result["machine"], result["settings"]
-    what = {"train": "Training", "sample": "Sampling"}[name.rpartition("-")[2]]
+    what = {"train": "Training", "sample": "Sampling", "guide": "Guidance"}[name.rpartition("-")[2]]
     threads = f", {machine['threads']} threads" if machine["kind"] == "cpu" else ""
     return (
         f"## {what} on {machine['device']}{threads}\n\n"
@@ -58,6 +59,17 @@ def _rows(result: dict[str, Any]) -> str:
 
 def _numbers(row: dict[str, Any]) -> list[str]:
     return [f"{row['milliseconds']:,.1f}", f"{row['tokens_per_second']:,}", f"{row['memory_gb']:.2f}"]
+
+
+def _guided(result: dict[str, Any]) -> str:
+    """Milliseconds a molecule, and how many times those of the same method without a classifier."""
+    rows, alone = [], 1.0
+    for row in result["rows"]:
+        if "," not in row["kind"]:
+            alone = row["milliseconds"]
+        each = row["milliseconds"] / row["batch"]
+        rows.append([row["what"], str(row["batch"]), f"{each:.3g}", f"{row['milliseconds'] / alone:.2f}"])
+    return _table(["", "molecules at once", "ms a molecule", "times the method alone"], rows)
 
 
 def _findings(result: dict[str, Any]) -> str:
@@ -120,6 +132,7 @@ To measure your own machine:
 
     candi bench train  --out mine-train.json
     candi bench sample --out mine-sample.json
+    candi bench guide  --out mine-guide.json
 
 One command times, in one run, our path against a plain reference (one-hot noise of size [B, L, V], logits at every
 position, dense float64 draws, nothing compiled), CANDI against MDLM, and diffusion against a transformer of GPT-2's

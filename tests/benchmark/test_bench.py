@@ -93,3 +93,13 @@ def test_mistakes_are_one_sentence(flags, says, capsys):
         main(flags)
     assert exit.value.code == 2
     assert says in capsys.readouterr().err
+
+
+def test_guidance_is_measured_for_every_method_that_can_be_guided(tmp_path):
+    found = _bench("guide", tmp_path, "--vocab_size", "23")
+    kinds = {row["kind"] for row in found["rows"]}
+    kinds_of_classifiers = {f"candi, gradient of a classifier ({kind})" for kind in ("transformer", "recurrent", "bag")}
+    assert {"candi", "mdlm", "mdlm, discrete guidance (transformer)", *kinds_of_classifiers} <= kinds
+    assert not any(kind.startswith("ar") for kind in kinds)  # nothing guides it
+    assert found["settings"]["length"] == 32  # a molecule's, whatever the size
+    assert found["findings"]["mdlm, discrete guidance (transformer) / mdlm alone, 16 steps"] > 0

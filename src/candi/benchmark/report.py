@@ -32,7 +32,7 @@ class Report:
     @classmethod
     def of(cls, settings: BenchSettings) -> "Report":
         given = {"dtype": str(settings.dtype).removeprefix("torch."), "compiled": settings.compiled}
-        sizes = {**asdict(settings.trunk), "length": settings.length, "vocab_size": settings.vocab_size}
+        sizes = {**asdict(settings.trunk), "length": settings.positions, "vocab_size": settings.vocab_size}
         return cls(settings.out, machine(settings.target), given | sizes)
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from candi.benchmark.profile import shares
 from candi.benchmark.reference import Plain
 from candi.benchmark.report import Report
 from candi.benchmark.settings import BenchSettings
+from candi.guidance.base import Guidance
 from candi.machine import fresh
 from candi.methods import METHODS
 from candi.nets.denoiser import Denoiser
@@ -62,14 +63,17 @@ class Sampler:
         self.length, self.batch, self.device, self.vocab_size = length, batch, device, vocab_size
 
     @torch.no_grad()
-    def __call__(self, steps: int, **options: str) -> Tensor:
+    def __call__(self, steps: int, guide: Guidance | None = None, /, **options: str) -> Tensor:
         method = self.denoiser.method
         rng = Rng.per_row(range(self.batch), self.device)
         x0 = torch.zeros(self.batch, self.length, dtype=torch.long, device=self.device)
         state = method.prior(x0, torch.zeros_like(x0, dtype=torch.bool), rng)
         times = method.times(steps, self.length)
-        last = deque(walk(self.network, stepper(method, **options), state, times, rng), maxlen=1)
-        return last[0].tokens
+        denoise, step = self.network, stepper(method, **options)
+        if guide is not None:
+            denoise, step = guide.over(method, denoise, step)
+        last = deque(walk(denoise, step, state, times, rng), maxlen=1)
+        return method.decode(last[0])
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -107,7 +111,7 @@ def _compare(settings: BenchSettings, report: Report, batch: int) -> None:
 
 
 def _sampler(settings: BenchSettings, batch: int, method: str) -> Sampler:
-    sizes = settings.vocab_size, settings.length, batch, settings.target
+    sizes = settings.vocab_size, settings.positions, batch, settings.target
     return Sampler(settings.trunk, *sizes, method, settings.compiled)
 
 
@@ -140,11 +144,11 @@ def _plain(settings: BenchSettings, report: Report, batch: int) -> None:
 
             def call(model: Plain = model, exact: bool = exact) -> Tensor:
                 with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-                    return model.sample(batch, settings.length, 16, exact)
+                    return model.sample(batch, settings.positions, 16, exact)
 
             kind = f"plain reference, {'exact' if exact else 'approximate'}"
             measured = measure(call, device, 1, warm_up=1 if device.type == "cuda" else 0)
-            sizes = {"batch": batch, "length": settings.length, "vocab_size": settings.vocab_size}
+            sizes = {"batch": batch, "length": settings.positions, "vocab_size": settings.vocab_size}
             row = report.add(f"{kind}, 16 steps", measured, kind=kind, steps=16, **sizes)
         pace = ours[f"candi, {'exact' if exact else 'approximate'}"] / row["tokens_per_second"]
         report.find(f"candi / {kind}, tokens per second at 16 steps", pace)
@@ -160,7 +164,7 @@ def _cached(settings: BenchSettings, report: Report, batch: int) -> None:
     logging.set_verbosity_error()
     trunk, device = settings.trunk, settings.target
     config = GPT2Config(
-        vocab_size=settings.vocab_size, n_positions=settings.length, n_embd=trunk.width, n_layer=trunk.blocks,
+        vocab_size=settings.vocab_size, n_positions=settings.positions, n_embd=trunk.width, n_layer=trunk.blocks,
         n_head=trunk.heads, bos_token_id=0, eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
     with fresh():
@@ -170,13 +174,13 @@ def _cached(settings: BenchSettings, report: Report, batch: int) -> None:
         def call() -> Any:
             return model.generate(
                 start, attention_mask=torch.ones_like(start), do_sample=True, use_cache=True,
-                max_new_tokens=settings.length - 1, min_new_tokens=settings.length - 1,
+                max_new_tokens=settings.positions - 1, min_new_tokens=settings.positions - 1,
             )  # fmt: skip
 
         with torch.no_grad():
             measured: Measured = measure(call, device, 1, warm_up=0)
         kind = "autoregressive, KV cache (transformers)"
-        sizes = {"batch": batch, "length": settings.length, "vocab_size": settings.vocab_size}
+        sizes = {"batch": batch, "length": settings.positions, "vocab_size": settings.vocab_size}
         report.add(kind, measured, kind=kind, **sizes)
 
 

@@ -19,6 +19,7 @@ class BenchSettings:
         size: paper (12 blocks, 768 wide, length 1,024), small (4 blocks, 64 wide, length 128) or toy; auto is paper
             on a GPU and small on a CPU.
         vocab_size: Tokens in the vocabulary.
+        length: Tokens of a sequence; by default those of the size.
         batch: Sequences at once; by default what the size is usually run with.
         device: auto, cpu or cuda.
         compile: Compile our path; by default on a GPU.
@@ -31,6 +32,7 @@ class BenchSettings:
     out: Path
     size: Literal["auto", "paper", "small", "toy"] = "auto"
     vocab_size: int = 50_257
+    length: int | None = None
     batch: int | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     compile: bool | None = None
@@ -40,8 +42,8 @@ class BenchSettings:
     repeats: int = 5
 
     def __post_init__(self) -> None:
-        if self.vocab_size < 2 or self.repeats < 1 or (self.batch is not None and self.batch < 1):
-            raise UserError("A benchmark needs a vocabulary of at least 2, a batch and repeats of at least 1.")
+        if self.vocab_size < 2 or any(n is not None and n < 1 for n in (self.repeats, self.batch, self.length)):
+            raise UserError("A benchmark needs a vocabulary of at least 2; length, batch and repeats of at least 1.")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise UserError("There is no cuda device on this machine; leave out --device.")
         if self.out.is_dir():
@@ -63,8 +65,8 @@ class BenchSettings:
         return TrunkSettings(width=64, blocks=4, heads=2) if self.scale == "small" else TrunkSettings(32, 2, 2)
 
     @property
-    def length(self) -> int:
-        return {"paper": 1024, "small": 128, "toy": 16}[self.scale]
+    def positions(self) -> int:
+        return self.length or {"paper": 1024, "small": 128, "toy": 16}[self.scale]
 
     @property
     def compiled(self) -> bool:
@@ -76,7 +78,7 @@ class BenchSettings:
 
     def grown(self, batch: int) -> list[tuple[int, int, int]]:
         """(vocabulary, length, batch): one of them smaller or larger at a time."""
-        size, length = self.vocab_size, self.length
+        size, length = self.vocab_size, self.positions
         grid = [(v, length, batch) for v in (27, 512, 4096, 50_257, 256_000)]
         grid += [(size, length * k // 4, batch) for k in (1, 2, 4, 8)]
         grid += [(size, length, max(1, batch * k // 8)) for k in (1, 4, 8, 16)]

@@ -120,13 +120,13 @@ def _kept(batch: int) -> float:
 
 def _methods(settings: BenchSettings, report: Report, batch: int, peak: float, kept: float) -> None:
     def trainer_of(method: str) -> Trainer:
-        sizes = settings.vocab_size, settings.length, batch, settings.target
+        sizes = settings.vocab_size, settings.positions, batch, settings.target
         return Trainer(settings.trunk, *sizes, method, compile=settings.compiled, keep_activations=kept)
 
     with fresh():
         trainer = trainer_of("candi")
         candi = report.add(f"candi, batch {batch}", timed(trainer, settings.repeats), **trainer.sizes)
-        flops = model_flops(settings.trunk, settings.vocab_size, settings.length) * candi["tokens_per_second"]
+        flops = model_flops(settings.trunk, settings.vocab_size, settings.positions) * candi["tokens_per_second"]
         report.find(f"share of the activations kept, batch {batch}", kept)
         report.find(f"model TFLOP/s, batch {batch}", flops / 1e12)
         report.find(f"share of the matrix product's rate, batch {batch}", flops / peak)
@@ -162,7 +162,7 @@ def _gram(settings: BenchSettings, report: Report, batch: int) -> None:
     """What noise with the covariance W^T W costs above isotropic noise: the factor, its gradient and two products."""
     with fresh():
         trainer = Trainer(
-            settings.trunk, settings.vocab_size, settings.length, batch, settings.target,
+            settings.trunk, settings.vocab_size, settings.positions, batch, settings.target,
             options=CandiSettings(space="projected"), compile=settings.compiled, keep_activations=_kept(batch),
         )  # fmt: skip
         measured = timed(trainer, settings.repeats)
@@ -185,9 +185,9 @@ def _plain(settings: BenchSettings, report: Report, batch: int) -> None:
     with fresh():
         torch.manual_seed(0)
         training = PlainTraining(Plain(settings.vocab_size, settings.trunk).to(device), device.type == "cuda")
-        x0 = torch.randint(settings.vocab_size, (batch, settings.length), device=device)
+        x0 = torch.randint(settings.vocab_size, (batch, settings.positions), device=device)
         measured = measure(lambda: training.step(x0), device, settings.repeats, warm_up=1)
-        sizes = {"batch": batch, "length": settings.length, "vocab_size": settings.vocab_size}
+        sizes = {"batch": batch, "length": settings.positions, "vocab_size": settings.vocab_size}
         report.add(f"plain reference, batch {batch}", measured, **sizes)
     ours = next(row for row in report.rows if row["what"] == f"candi, batch {batch}")
     report.find(f"plain reference / candi, batch {batch}", 1e3 * measured.seconds / ours["milliseconds"])
@@ -219,7 +219,7 @@ def _ablation(settings: BenchSettings, report: Report, batch: int) -> None:
             options: dict[str, Any] = {"compile": settings.compiled} | other
             try:
                 trainer = Trainer(
-                    settings.trunk, settings.vocab_size, settings.length, batch, settings.target, **options
+                    settings.trunk, settings.vocab_size, settings.positions, batch, settings.target, **options
                 )
                 measured = timed(trainer, settings.repeats)
             except torch.cuda.OutOfMemoryError:
@@ -243,7 +243,7 @@ def _growth(settings: BenchSettings, report: Report, batch: int) -> None:
                 f"growth: V {vocab_size:,}, length {length}, batch {size}", measured,
                 parameters=parameters, **trainer.sizes,
             )  # fmt: skip
-            if (length, size) == (settings.length, batch):
+            if (length, size) == (settings.positions, batch):
                 grown.append(row)
     slope = np.polyfit([r["parameters"] for r in grown], [1e9 * r["memory_gb"] for r in grown], 1)
     report.find("bytes of memory for each parameter that a larger vocabulary adds", float(slope[0]))

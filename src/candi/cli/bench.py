@@ -1,35 +1,42 @@
 """candi bench"""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from candi.benchmark.guiding import bench_guide
 from candi.benchmark.sampling import bench_sample
 from candi.benchmark.settings import BenchSettings
 from candi.benchmark.training import bench_train
 from candi.cli.parsing import parse, parser
 from candi.errors import UserError, unknown
 
-_KINDS = {
+_KINDS: dict[str, tuple[str, Callable[[BenchSettings], object], dict[str, int]]] = {
     "train": (
         "Time the training step: ours, the plain reference, CANDI against MDLM, each idea, and growth.",
         bench_train,
+        {},
     ),
-    "sample": ("Time sampling: ours, the plain reference, CANDI against MDLM, and autoregression.", bench_sample),
+    "sample": ("Time sampling: ours, the plain reference, CANDI against MDLM, and autoregression.", bench_sample, {}),
+    "guide": (
+        "Time guidance at the size of molecules: every method, with each classifier that can guide it and without.",
+        bench_guide,
+        {"vocab_size": 23, "length": 32},  # QM9's tokens
+    ),
 }
 
 
 def run(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: candi bench train|sample [options]\n")
-        print(*(f"  {name:<8}{what}" for name, (what, _) in _KINDS.items()), sep="\n")
+        print("usage: candi bench train|sample|guide [options]\n")
+        print(*(f"  {name:<8}{what}" for name, (what, *_) in _KINDS.items()), sep="\n")
         sys.exit(0)
     if arguments[0] not in _KINDS:
         raise unknown("benchmark", arguments[0], _KINDS)
-    what, bench = _KINDS[arguments[0]]
+    what, bench, sizes = _KINDS[arguments[0]]
     flags = parser(f"bench {arguments[0]}", "", what)
     flags.add_class_arguments(BenchSettings)
-    flags.set_defaults({"out": Path(f"bench-{arguments[0]}.json")})
+    flags.set_defaults({"out": Path(f"bench-{arguments[0]}.json"), **sizes})
     given = parse(flags, arguments[1:])
     try:
         bench(BenchSettings(**vars(given)))

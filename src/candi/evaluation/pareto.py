@@ -45,7 +45,10 @@ class Points:
         """Without the points that another one surely dominates: the lucky and the unlucky stay together."""
         more = self.diversity_again[:, :, None] < self.diversity_again[:, None]  # [R, P, P]: is the other more diverse
         better = self.cost_again[:, :, None] > self.cost_again[:, None]
-        kept = ~((more & better).mean(0) >= _SURE).any(-1)
+        return self.only(~((more & better).mean(0) >= _SURE).any(-1))
+
+    def only(self, kept: NDArray[np.bool_]) -> "Points":
+        """Some of the points; drawn again, they are the same samples."""
         return Points(
             self.diversity[kept], self.cost[kept], self.diversity_again[:, kept], self.cost_again[:, kept], self.judged
         )

@@ -193,9 +193,11 @@ def over_vocabulary(runs: Sequence[OfVocabulary], quality: str, against: str) ->
             colour = _colour(family, families)
             some = sorted((run for run in runs if run.family == family), key=lambda run: run.vocab_size)
             for axes, count in zip(panels[0], steps, strict=False):
-                cells = [(run.vocab_size, *run.ratios[count]) for run in some if count in run.ratios]
+                # a gap where the two share no range of diversity: no line across it
+                cells = [(run.vocab_size, *run.ratios.get(count, (np.nan,) * 3)) for run in some]
                 x, value, low, high = np.array(cells, dtype=np.float64).reshape(-1, 4).T
                 axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+                axes.vlines(x, low, high, color=colour, linewidth=1)  # of a point between two gaps nothing else tells
                 axes.plot(x, value, "o-", color=colour, markersize=4)
             for axes, name in zip(panels[1], ("identifiable", "rank"), strict=False):
                 line = [vars(run)[name] for run in some]
@@ -205,6 +207,7 @@ def over_vocabulary(runs: Sequence[OfVocabulary], quality: str, against: str) ->
             axes.set_title(f"{count} steps", fontsize=10)
         for axes in panels[0][1:]:
             axes.sharey(panels[0][0])
+        panels[0][0].autoscale(axis="y")  # over all panels
         panels[0][0].set_ylabel(f"{quality} over {against}'s")
         for axes, name in zip(panels[1], ("positions that can be told", "rank that the network sees"), strict=False):
             axes.set_title(f"predicted: {name}", fontsize=10)

@@ -53,7 +53,7 @@ class Claim:
     @property
     def runs(self) -> set[str]:
         """Those that it compares, whatever the options of their curves."""
-        return {self.first.partition(" (")[0], self.second.partition(" (")[0]}
+        return {run_of(self.first), run_of(self.second)}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Overview:
 
 @dataclass(frozen=True)
 class Advice:
-    """A choice of a user: runs of a sweep and what they are called; the first is held against each of the rest."""
+    """A choice of a user: curves of a sweep and what they are called; the first is held against each of the rest."""
 
     where: str
     sweep: str
@@ -182,11 +182,16 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
         if advice.sweep not in file.sweeps:
             raise UserError(f"{where}, advice {number}: {unknown('sweep', advice.sweep, file.sweeps)}")
         runs = from_json(Grid, file.sweeps[advice.sweep], f"{where}, sweep {advice.sweep}").runs
-        for run in advice.runs:
+        for run in map(run_of, advice.runs):
             if run not in runs:
                 raise UserError(f"{where}, advice {number}: {unknown('run', run, runs)}")
         if len(advice.runs) < 2:
             raise UserError(f"{where}, advice {number}: there is nothing to choose from; name two runs or more.")
+
+
+def run_of(curve: str) -> str:
+    """A curve is called after its run, with what it was sampled with in brackets where that is needed."""
+    return curve.partition(" (")[0]
 
 
 def _check_guides(file: File, size: Scale, grid: Grid, where: str) -> None:

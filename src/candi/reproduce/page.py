@@ -1,6 +1,6 @@
 """docs/results.md and its figures, from the files under results/ and from nothing else."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from candi import plots
@@ -9,10 +9,10 @@ from candi.evaluation.card import Card
 from candi.evaluation.choice import Choice
 from candi.evaluation.compare import Comparison, compare
 from candi.evaluation.over_steps import over_steps
-from candi.evaluation.pareto import front
 from candi.evaluation.table import read_lines
 from candi.files import write_text
 from candi.report.tables import caution, matched_rows, table
+from candi.reproduce import guided
 from candi.reproduce.advice import advised, choices, into
 from candi.reproduce.declared import CLASSIFIER, Claim, Grid
 from candi.reproduce.experiment import SCALES, Experiment, experiments, read
@@ -20,7 +20,7 @@ from candi.reproduce.ledger import Ledger
 from candi.reproduce.overview import overview
 from candi.reproduce.overview import told as overview_table
 from candi.reproduce.results import Results
-from candi.reproduce.times import each_took, milliseconds
+from candi.reproduce.times import each_took
 from candi.reproduce.verdict import MISSING, findings, verdict
 
 _HEAD = """# Results
@@ -148,8 +148,8 @@ def _section(
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
         parts += [caution(comparison.axes), *comparison.notes]
         if experiment.grids[name].property:
-            parts += _guided(comparison, name, Results(experiment, folder).ledger)
-            parts += _by_temperature(comparison, stem)
+            parts += guided.frontiers(comparison, name, Results(experiment, folder).ledger)
+            parts += guided.by_temperature(comparison, stem)
         else:
             parts += [*_over_steps(comparison, stem, title), *_along(comparison), *_trap(comparison)]
             parts += each_took(Results(experiment, folder).ledger, name, experiment.grids[name].runs)
@@ -210,46 +210,6 @@ def _trap(comparison: Comparison) -> list[str]:
         return []
     told = ", ".join(f"{count} at {steps} steps" for steps, count in counts)
     return [f"The single-temperature trap: one temperature for each curve can give so many different rankings: {told}."]
-
-
-def _by_temperature(comparison: Comparison, stem: Path) -> list[str]:
-    """Each temperature of a sweep that compares runs, and not ways to sample one."""
-    curves = [curve for group in comparison.groups for curve in group.curves]
-    if {curve.label for curve in curves} != {curve.lines[0]["card"]["run"] for curve in curves}:
-        return []
-    plots.save(plots.by_temperature(comparison), stem.with_name(f"{stem.name}-temperatures"))
-    told = "Each temperature alone, from weight to weight of guidance; in grey the best of all."
-    return [told, f"![each temperature alone](figures/{stem.name}-temperatures.svg)"]
-
-
-def _guided(comparison: Comparison, sweep: str, ledger: Ledger) -> list[str]:
-    """Of curves that are the best of several temperatures: which ones, and what a molecule cost."""
-    rows = []
-    for group in comparison.groups:
-        for curve in group.curves:
-            cards = [line["card"] for line in curve.lines]
-            best = [cards[index] for index in front(curve.points.diversity, curve.points.cost)]
-            ways = [card["temperature"] for card in cards], [card["temperature"] for card in best]
-            weights = [_weight(card) for card in cards], [_weight(card) for card in best]
-            guidance, entry = cards[0].get("guidance") or {}, ledger.find(f"sweep {sweep}", cards[0]["run"])
-            wanted = {"steps": curve.steps, "by": guidance.get("classifier")}
-            times = [one for one in (entry or {}).get("each", []) if wanted.items() <= one.items()]
-            each = milliseconds(times[0], entry or {}) if times else ""
-            none = {0.0} if guidance.get("classifier") else set()  # beyond no guidance at all there is nothing
-            rows.append([curve.label, str(group.steps), _starred(*ways), _starred(*weights, none), each])
-    head = ["", "steps", "temperatures on its frontier", "weights on it", "milliseconds a molecule"]
-    beyond = "\\* an end of those that were tried: beyond it there may be more. Times are medians over points."
-    return [table(head, rows), beyond]
-
-
-def _weight(card: Card) -> float:
-    return float(card["guidance"]["weight"]) if card.get("guidance") else 0.0
-
-
-def _starred(tried: Sequence[float], best: Sequence[float], natural: Collection[float] = ()) -> str:
-    """`natural` are ends that nothing lies beyond."""
-    ends = {min(tried), max(tried)} - set(natural)
-    return ", ".join(f"{value:g}{'*' if value in ends else ''}" for value in sorted(set(best)))
 
 
 def _matched(comparison: Comparison) -> Iterator[str]:

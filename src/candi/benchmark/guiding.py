@@ -1,0 +1,65 @@
+"""Guidance at the size of molecules: what a classifier adds to sampling, for every method that can be guided."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+
+from candi.benchmark.measure import measure
+from candi.benchmark.report import Report
+from candi.benchmark.sampling import Sampler
+from candi.benchmark.settings import BenchSettings
+from candi.guidance.base import Guidance
+from candi.guidance.choice import guide_for
+from candi.machine import fresh
+from candi.methods import METHODS
+from candi.methods.base import Method
+from candi.nets.classifier import READERS, Classifier
+from candi.nets.transformer import TrunkSettings
+
+_STEPS = 16
+_WEIGHT = 2.0  # any but 0 costs the same
+
+
+def bench_guide(settings: BenchSettings) -> Report:
+    report = Report.of(settings)
+    batch = settings.batches({"paper": 1024, "small": 64, "toy": 2}[settings.scale])[0]
+    for name in METHODS:
+        with fresh():
+            sizes = settings.vocab_size, settings.positions, batch, settings.target
+            sampler = Sampler(settings.trunk, *sizes, name, settings.compiled)
+            guides = dict(_guides(settings, sampler.denoiser.method))
+            if guides:
+                alone = _timed(settings, report, sampler, name)
+                for kind, guide in guides.items():
+                    guided = _timed(settings, report, sampler, f"{name}, {kind}", guide)
+                    report.find(f"{name}, {kind} / {name} alone, {_STEPS} steps", guided / alone)
+            del sampler, guides
+    report.show()
+    return report
+
+
+def _guides(settings: BenchSettings, method: Method) -> Iterator[tuple[str, Guidance]]:
+    """Any classifier where its gradient is added; where states are symbols, one that was shown the noise."""
+    if method.gaussian() is not None:
+        for kind in READERS:
+            classifier = _classifier(settings, method.codebook.vocab_size, kind)
+            yield f"gradient of a classifier ({kind})", guide_for(method, classifier.log_probability(1), _WEIGHT)
+    elif method.symbols is not None:
+        classifier = _classifier(settings, method.codebook.vocab_size + method.symbols, "transformer")
+        yield "discrete guidance (transformer)", guide_for(method, classifier.log_probability(1), _WEIGHT)
+
+
+def _classifier(settings: BenchSettings, symbols: int, kind: str) -> Classifier:
+    """Of the paper's size at the paper's; random weights cost what trained ones do."""
+    trunk = {"paper": TrunkSettings(512, 8, 8), "small": TrunkSettings(64, 2, 2), "toy": TrunkSettings(16, 1, 2)}
+    torch.manual_seed(0)
+    return Classifier(symbols, trunk[settings.scale], kind=kind).to(settings.target).eval().requires_grad_(False)
+
+
+def _timed(
+    settings: BenchSettings, report: Report, sampler: Sampler, what: str, guide: Guidance | None = None
+) -> float:
+    measured = measure(partial(sampler, _STEPS, guide), sampler.device, settings.repeats, warm_up=1)
+    report.add(f"{what}, {_STEPS} steps", measured, kind=what, steps=_STEPS, **sampler.sizes)
+    return measured.seconds
