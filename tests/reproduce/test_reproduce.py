@@ -315,6 +315,7 @@ def test_a_run_that_fails_does_not_stop_the_others(mine, tmp_path, capsys, monke
         ("reproduce text8 --scale small", "give it with --data FILE"),
         ("reproduce text8 --scale toy --runs gpt", "no run 'gpt'"),
         ("reproduce text8 --scale toy --shared 0", "--shared must be at least 1"),
+        ("reproduce text8 --scale toy --jobs 0", "--jobs must be at least 1"),
     ],
 )
 def test_a_wrong_command_is_refused_in_a_sentence(arguments, complaint, capsys, tmp_path, monkeypatch):

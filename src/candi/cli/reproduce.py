@@ -8,6 +8,7 @@ from candi import plots
 from candi.cli.parsing import parse, parser
 from candi.errors import UserError
 from candi.reproduce.experiment import SCALES, experiments, read
+from candi.reproduce.jobs import beside
 from candi.reproduce.page import comparisons, verdicts
 from candi.reproduce.reproduce import Reproduction
 
@@ -25,11 +26,14 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--scorers", type=str | None, default=None, help="Other judges than the experiment names.")
     flags.add_argument("--tokenizer", type=str | None, default=None, help="Where its tokenizer lies, if it needs one.")
     flags.add_argument("--device", type=str, default="auto", help="Where samples are made: auto, cpu or cuda.")
+    flags.add_argument("--jobs", type=int, default=1, help="Processes that share the work on one device; small runs "
+                       "alone leave a GPU idle. All but the first write to OUT/jobs.")  # fmt: skip
     flags.add_argument("--shared", type=int, default=1, help="How many times this command was begun beside itself "
                        "to share the work: told with the times.")  # fmt: skip
     given = parse(flags, arguments)
-    if given.shared < 1:
-        raise UserError(f"--shared must be at least 1, not {given.shared}.")
+    for name in ("jobs", "shared"):
+        if given[name] < 1:
+            raise UserError(f"--{name} must be at least 1, not {given[name]}.")
     experiment = read(given.name, given.scale)
     experiment = experiment.adapted(given.tokenizer, given.scorers.split(",") if given.scorers else ())
     data = given.data or experiment.data
@@ -37,8 +41,10 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError(f"{experiment.name} needs {experiment.text}; give it with --data FILE.")
     work, results = given.out or Path("runs") / experiment.label, given.results / experiment.label
     try:
-        reproduction = Reproduction(experiment, data, work, results, given.device, given.shared)
-        reproduction.go(given.runs.split(",") if given.runs else ())
+        reproduction = Reproduction(experiment, data, work, results, given.device, given.shared * given.jobs)
+        only = given.runs.split(",") if given.runs else ()
+        with beside(given.jobs - 1, reproduction, only):
+            reproduction.go(only)
         for name, comparison in comparisons(experiment, results).items():
             plots.save(plots.frontiers(comparison), work / name)
     except OSError as error:
