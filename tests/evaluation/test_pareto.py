@@ -35,15 +35,15 @@ def test_neighbours_out_of_order_are_pooled():
     """The nearest rising sequence, by trying all ways to cut into pooled blocks."""
     random = np.random.default_rng(0)
     for _ in range(30):
-        values = random.standard_normal(5)
+        values, weights = random.standard_normal(5), random.choice([1.0, 0.1], 5)
         best, nearest = np.inf, values
         for cuts in itertools.product([0, 1], repeat=4):
-            blocks = np.split(values, [i + 1 for i, cut in enumerate(cuts) if cut])
-            fitted = np.concatenate([np.full(len(block), block.mean()) for block in blocks])
-            error = float(((fitted - values) ** 2).sum())
+            blocks = np.split(np.arange(5), [i + 1 for i, cut in enumerate(cuts) if cut])
+            fitted = np.concatenate([np.full(len(b), np.average(values[b], weights=weights[b])) for b in blocks])
+            error = float((weights * (fitted - values) ** 2).sum())
             if (np.diff(fitted) >= 0).all() and error < best:
                 best, nearest = error, fitted
-        found = np.log(cost_at(np.arange(5.0), np.exp(values), np.arange(5.0)))
+        found = np.log(cost_at(np.arange(5.0), np.exp(values), np.arange(5.0), weights))
         assert found == pytest.approx(nearest)
 
 
@@ -59,6 +59,22 @@ def test_only_what_is_surely_dominated_goes():
     assert points.possible().cost.tolist() == [1.02, 1.0, 2.0], "1.02 may be 1 and bad luck"
     points = _noisy(diversity, np.array([3.0, 1.0, 2.0]), 0.1)
     assert points.possible().cost.tolist() == [1.0, 2.0]
+
+
+def test_a_mean_over_few_samples_is_worth_little_and_no_sample_nothing():
+    """Weights are 1 / Var log cost, of the usual spread at most: one that is lucky to have less is worth no more."""
+    diversity, cost = np.arange(4.0), np.ones(4)
+    spread = np.array([0.1, 0.1, 1.0, 0.001])
+    random = np.random.default_rng(0)
+    again = np.exp(spread * random.standard_normal((4000, 4)))
+    points = Points(diversity, cost, np.repeat(diversity[None], 4000, 0), again)
+    # the variance of 4,000 draws is known to 2.2%: 10% are more than four times that
+    assert points.weights.tolist() == pytest.approx([1, 1, 0.01, 1], rel=0.1)
+    two = Points(diversity[:2], np.array([2.0, 1.0]), np.repeat(diversity[None, :2], 10, 0), np.full((10, 2), 1.0))
+    two.cost_again[:, 0] = [2.0] * 8 + [np.nan] * 2  # in two draws of ten there is nothing to judge
+    assert two.possible().cost.tolist() == [1.0]
+    nothing = Points(two.diversity, two.cost, two.diversity_again, np.full((10, 2), np.nan))
+    assert (nothing.weights > 0).all()
 
 
 def test_dominance_knows_how_sure_it_is():

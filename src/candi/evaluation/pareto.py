@@ -3,6 +3,7 @@
 A point is (diversity, cost): the more diverse the better, the lower the cost (a perplexity, say) the better.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -43,8 +44,9 @@ class Points:
 
     def possible(self) -> "Points":
         """Without the points that another one surely dominates: the lucky and the unlucky stay together."""
+        cost = np.nan_to_num(self.cost_again, nan=np.inf)  # nothing left to judge is worse than anything
         more = self.diversity_again[:, :, None] < self.diversity_again[:, None]  # [R, P, P]: is the other more diverse
-        better = self.cost_again[:, :, None] > self.cost_again[:, None]
+        better = cost[:, :, None] > cost[:, None]
         return self.only(~((more & better).mean(0) >= _SURE).any(-1))
 
     def only(self, kept: NDArray[np.bool_]) -> "Points":
@@ -54,36 +56,51 @@ class Points:
         )
 
     @property
+    def weights(self) -> Numbers:
+        """What each point is worth when some are pooled: 1 / Var log cost, as far as it varies more than is usual.
+
+        A mean over few samples is worth little; a spread that is smaller than that of most others is chance.
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of a point that no draw has anything to say of
+            spread = np.nanvar(np.log(self.cost_again), axis=0)
+        known = spread[np.isfinite(spread)]
+        usual = max(float(np.median(known)) if len(known) else 0.0, 1e-300)
+        return usual / np.nan_to_num(spread, nan=1e6 * usual).clip(min=usual)
+
+    @property
     def span(self) -> tuple[float, float]:
         return float(self.diversity.min()), float(self.diversity.max())
 
 
-def cost_at(diversity: Numbers, cost: Numbers, where: Numbers) -> Numbers:
+def cost_at(diversity: Numbers, cost: Numbers, where: Numbers, weights: Numbers | None = None) -> Numbers:
     """The rising curve through the points, log cost linear between them; nan outside their range.
 
     Where neighbours are out of order, which is noise once dominated points are gone, they are pooled to their
-    geometric mean (isotonic regression of log cost). To take the better of them would be to take the luckier.
+    geometric mean, each by its weight (isotonic regression of log cost). To take the better of them would be to take
+    the luckier.
     """
     real = np.isfinite(diversity) & np.isfinite(cost)
     if not real.any():
         return np.full_like(where, np.nan)
     order = np.argsort(diversity[real])
-    x, y = diversity[real][order], _rising(np.log(cost[real][order]))
+    worth = np.ones_like(cost) if weights is None else weights
+    x, y = diversity[real][order], _rising(np.log(cost[real][order]), worth[real][order])
     hair = 1e-9 * np.abs(x).max()
     inside = (where >= x[0] - hair) & (where <= x[-1] + hair)
     return np.where(inside, np.exp(np.interp(where, x, y)), np.nan)
 
 
-def _rising(values: Numbers) -> Numbers:
+def _rising(values: Numbers, weights: Numbers) -> Numbers:
     """The nearest sequence that does not fall: neighbours that do are pooled to their mean, again and again."""
-    blocks: list[tuple[float, int]] = []
-    for value in values:
-        mean, count = float(value), 1
+    blocks: list[tuple[float, float, int]] = []  # mean, weight, how many
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        mean, count = value, 1
         while blocks and blocks[-1][0] > mean:
-            before, size = blocks.pop()
-            mean, count = (mean * count + before * size) / (count + size), count + size
-        blocks.append((mean, count))
-    return np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
+            before, worth, size = blocks.pop()
+            mean, weight, count = (mean * weight + before * worth) / (weight + worth), weight + worth, count + size
+        blocks.append((mean, weight, count))
+    return np.repeat([mean for mean, *_ in blocks], [count for *_, count in blocks])
 
 
 @dataclass(frozen=True)
@@ -99,7 +116,7 @@ class Band:
 def band(points: Points, count: int = 41) -> Band:
     points = points.possible()
     grid = np.linspace(*points.span, count)
-    curve = cost_at(points.diversity, points.cost, grid)
+    curve = cost_at(points.diversity, points.cost, grid, points.weights)
     if not points.judged:
         return Band(grid, curve, np.full_like(grid, np.nan), np.full_like(grid, np.nan))
     if len(points.cost) == 1:  # drawn again it lies elsewhere; its own interval is all there is to say
@@ -110,7 +127,8 @@ def band(points: Points, count: int = 41) -> Band:
 
 def _again(points: Points, grid: Numbers) -> Numbers:
     """The curve of every draw [R, G]."""
-    return np.stack([cost_at(d, c, grid) for d, c in zip(points.diversity_again, points.cost_again, strict=True)])
+    draws, weights = zip(points.diversity_again, points.cost_again, strict=True), points.weights
+    return np.stack([cost_at(diversity, cost, grid, weights) for diversity, cost in draws])
 
 
 @dataclass(frozen=True)
@@ -141,7 +159,8 @@ def dominance(first: Points, second: Points, count: int = 101) -> Dominance | No
     if low >= high:
         return None
     grid = np.linspace(low, high, count)
-    gap = np.log(cost_at(first.diversity, first.cost, grid)) - np.log(cost_at(second.diversity, second.cost, grid))
+    curves = (cost_at(points.diversity, points.cost, grid, points.weights) for points in (first, second))
+    gap = np.log(next(curves)) - np.log(next(curves))
     area = float(np.nanmean(gap))
     lower = upper = np.full_like(grid, np.nan)
     interval = np.array([np.nan, np.nan])
