@@ -68,8 +68,9 @@ def _guided(result: dict[str, Any]) -> str:
         if "," not in row["kind"]:
             alone = row["milliseconds"]
         each = row["milliseconds"] / row["batch"]
-        rows.append([row["what"], str(row["batch"]), f"{each:.3g}", f"{row['milliseconds'] / alone:.2f}"])
-    return _table(["", "molecules at once", "ms a molecule", "times the method alone"], rows)
+        spread = f"{100 * row['spread']:.0f}%"
+        rows.append([row["what"], str(row["batch"]), f"{each:.3f}", spread, f"{row['milliseconds'] / alone:.2f}"])
+    return _table(["", "molecules at once", "ms a molecule", "spread", "times the method alone"], rows)
 
 
 def _findings(result: dict[str, Any]) -> str:
@@ -136,8 +137,9 @@ To measure your own machine:
 
 One command times, in one run, our path against a plain reference (one-hot noise of size [B, L, V], logits at every
 position, dense float64 draws, nothing compiled), CANDI against MDLM, and diffusion against a transformer of GPT-2's
-make with a KV cache. Ratios between rows of one run mean more than the rows: one GPU is a few percent faster than
-the next.
+make with a KV cache; `candi bench guide` times every method that can be guided, with each kind of classifier and
+without (medians of five calls; their spread is that between the slowest and the fastest). Ratios between rows of one
+run mean more than the rows: one GPU is a few percent faster than the next.
 
 ## How it is made fast
 

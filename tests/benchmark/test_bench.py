@@ -3,10 +3,12 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 import torch
 
+from candi.benchmark import guiding
 from candi.benchmark.reference import Plain
 from candi.benchmark.training import model_flops
 from candi.cli import main
@@ -95,11 +97,26 @@ def test_mistakes_are_one_sentence(flags, says, capsys):
     assert says in capsys.readouterr().err
 
 
-def test_guidance_is_measured_for_every_method_that_can_be_guided(tmp_path):
-    found = _bench("guide", tmp_path, "--vocab_size", "23")
-    kinds = {row["kind"] for row in found["rows"]}
-    kinds_of_classifiers = {f"candi, gradient of a classifier ({kind})" for kind in ("transformer", "recurrent", "bag")}
-    assert {"candi", "mdlm", "mdlm, discrete guidance (transformer)", *kinds_of_classifiers} <= kinds
-    assert not any(kind.startswith("ar") for kind in kinds)  # nothing guides it
+def test_guidance_is_measured_for_every_method_that_can_be_guided(tmp_path, monkeypatch, capsys):
+    asked, real = Counter(), guiding.guide_for
+
+    def counted(method, classifier, weight):
+        def log_probability(x, t):
+            asked[type(method).__name__] += 1
+            return classifier(x, t)
+
+        return real(method, log_probability, weight)
+
+    monkeypatch.setattr(guiding, "guide_for", counted)
+    main(["bench", "guide", "--size", "toy", "--repeats", "1", "--device", "cpu", "--out", str(tmp_path / "g.json")])
+    calls = 2 * 16  # once to warm up, once timed, 16 steps each
+    kinds = ("transformer", "recurrent", "bag")
+    assert asked.pop("Continuous") == 2 * calls * len(kinds)  # in one-hot space and among embeddings
+    assert asked == {"CANDI": calls * len(kinds), "MDLM": calls, "UDLM": calls, "DUO": calls}
+    found = json.loads((tmp_path / "g.json").read_text())
+    told = {row["kind"] for row in found["rows"]}
+    assert {"candi", *(f"candi, gradient of a classifier ({kind})" for kind in kinds), "mdlm"} <= told
+    assert not any(kind.startswith("ar") for kind in told)  # nothing guides it
     assert found["settings"]["length"] == 32  # a molecule's, whatever the size
     assert found["findings"]["mdlm, discrete guidance (transformer) / mdlm alone, 16 steps"] > 0
+    assert "tokens/s" in capsys.readouterr().out

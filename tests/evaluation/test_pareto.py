@@ -77,6 +77,45 @@ def test_a_mean_over_few_samples_is_worth_little_and_no_sample_nothing():
     assert (nothing.weights > 0).all()
 
 
+def test_what_cannot_be_drawn_again_is_worth_the_same_everywhere():
+    """MAUVE, say: its draws are all alike but for rounding."""
+    diversity, cost = np.arange(5.0), np.array([1.1, 1.2, 1.3, 1.7, 1.9])
+    again = np.repeat(diversity[None], 500, 0), np.repeat(cost[None], 500, 0)
+    for judged in (True, False):
+        assert Points(diversity, cost, *again, judged).weights.tolist() == [1.0] * 5
+
+
+def test_band_and_dominance_pool_by_weight():
+    """Two neighbours out of order, one of them ten times less sure: the curve passes near the other."""
+    diversity, cost = np.array([1.0, 2.0, 3.0, 4.0]), np.exp(np.array([0.0, 0.2, 0.1, 0.5]))
+    random = np.random.default_rng(0)
+    spread = np.array([0.03, 0.3, 0.03, 0.03])
+    points = Points(
+        diversity, cost, np.repeat(diversity[None], 400, 0), cost * np.exp(spread * random.standard_normal((400, 4)))
+    )
+    found = band(points, count=4)
+    assert np.log(found.quality[1:3]) == pytest.approx([0.101, 0.101], abs=2e-3)  # (0.2 / 100 + 0.1) / 1.01
+    assert np.log(found.high[2]) < 0.18  # by equal weights the other's spread would reach far beyond
+    straight = _noisy(diversity, np.exp(np.array([0.0, 0.1, 0.1, 0.5])), 0.03, 1)
+    against = dominance(points, straight)
+    assert against is not None
+    assert against.area == pytest.approx(0.0, abs=3e-3)
+    assert np.log(against.ratio_high) < 0.05
+
+
+def test_who_has_no_sample_left_in_some_draws_is_no_obstacle():
+    one, two = _noisy(np.array([3.0]), np.array([1.0]), 0.01), _noisy(np.array([1.0, 2.0]), np.array([2.0, 2.0]), 0.01)
+    two.cost_again[:40, 0] = np.nan
+    assert wholly_ahead(one, two)
+    assert not wholly_ahead(two, one)
+
+
+def test_extended_a_curve_s_best_stands_for_lower_diversities():
+    at = cost_at(np.array([2.0, 3.0]), np.array([1.0, 4.0]), np.array([0.0, 2.0, 3.0, 4.0]), extended=True)
+    assert at[:3].tolist() == [1.0, 1.0, 4.0]
+    assert np.isnan(at[3])
+
+
 def test_dominance_knows_how_sure_it_is():
     diversity = np.linspace(4, 5, 9)
     cost = np.exp(diversity)

@@ -19,7 +19,8 @@ NAMES = {"a": "Alpha", "b": "beta", "c": "gamma", "ar": "one by one"}
 
 def _pair(second: str, low: float, high: float, first: str = "a") -> Pair:
     middle = math.sqrt(low * high)
-    return Pair(first, second, Dominance(0.1, 0.9, 1.0, 1.0, 0.0, middle, low, high, math.log(middle)))
+    ahead, behind = float(high < 1), float(low > 1)
+    return Pair(first, second, Dominance(0.1, 0.9, ahead, ahead, behind, middle, low, high, math.log(middle)))
 
 
 def _experiment(axes: Axes) -> Experiment:
@@ -44,6 +45,13 @@ def test_the_first_where_it_is_ahead_and_both_where_they_are_level():
     assert "| beta | +17.9% | +11.3% | level (+0.1%) | -13.0% |" in told
     assert "| gamma | +82.6% |" in told
     assert "one by one" not in told  # of which there are no points
+
+
+def test_curves_that_cross_are_told_to_do_so_and_neither_is_left_out():
+    mean = (0.85, 0.8, 0.9, math.log(0.85))
+    (told,) = _advice(Group(8, [], [Pair("a", "b", Dominance(0.1, 0.9, 0.7, 0.6, 0.3, *mean))], None))
+    assert told.startswith("**Here: Alpha or beta at 8 steps** (")
+    assert "| beta | crosses (+17.6%) |" in told
 
 
 def test_of_two_that_are_ahead_of_the_first_only_the_better_one_is_recommended():

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from candi.evaluation.compare import Axes, Comparison, compare
 from candi.reproduce.guided import frontiers
 from candi.reproduce.ledger import Ledger
@@ -9,21 +11,25 @@ from candi.reproduce.ledger import Ledger
 N = 200
 
 
-def _comparison(lead: float) -> Comparison:
+def _comparison(lead: float, lowest: float | None = None) -> Comparison:
     """Three temperatures, three weights. The property of the lowest is by `lead` above that of the next, and one
-    molecule more is valid; the highest is behind in everything."""
+    molecule more is valid; the highest is behind in everything. At a fourth weight there are 60 molecules, with a
+    property of `lowest` at the lowest temperature and one of 0 elsewhere."""
     lines = []
     for temperature, more, lost in ((0.1, lead, 0), (0.5, 0.0, 1), (1.0, -0.3, 2)):
-        for index, weight in enumerate((0.0, 1.0, 2.0)):
+        for index, weight in enumerate((0.0, 1.0, 2.0) if lowest is None else (0.0, 1.0, 2.0, 3.0)):
             valid = [int(sample < 180 - 40 * index - lost) for sample in range(N)]
-            quality = [valid[sample] * (0.4 + 0.1 * index + more) for sample in range(N)]
+            level = 0.4 + 0.1 * index + more
+            if lowest is not None and index == 3:
+                level = lowest if temperature == 0.1 else 0.0
+            quality = [one * level for one in valid]
             card = {
                 "run": "candi", "checkpoint": "c", "method": "candi", "seed": 0, "n": N, "steps": 16,
                 "steps_fixed": False, "temperature": temperature, "top_k": None, "nucleus": None, "options": {},
                 "property": "qed", "guidance": {"classifier": "q", "target": 1, "weight": weight, "reveal": 0.0},
                 "ema": True, "precision": "fp32", "draws": "float64", "length": 32,
             }  # fmt: skip
-            measures = {"unique_molecules": float(sum(valid)), "property": quality[0]}
+            measures = {"unique_molecules": float(sum(valid)), "property": level}
             columns = {"is_molecule": valid, "property": quality}
             lines.append({"key": f"{temperature} {weight}", "card": card, "measures": measures, "columns": columns})
     return compare(lines, Axes("unique_molecules", "property"), draws=50, pooled=True)
@@ -37,7 +43,19 @@ def _told(lead: float, folder: Path) -> list[str]:
 def test_an_end_adds_as_much_as_it_is_ahead_of_the_next_temperature(tmp_path):
     """The lead, and 0.1 of the property for 40 molecules, of which it has one more. No draw moves either."""
     _, _, temperatures, adds, *_ = _told(0.25, tmp_path)
-    assert (temperatures, adds) == ("0.1*", "0.1: 0.252 (0.252 to 0.253)")
+    assert (temperatures, adds) == ("0.1*", "0.1: 0.252 (0.252 to 0.252)")
+
+
+def test_what_an_end_alone_reaches_at_low_diversity_counts(tmp_path):
+    """100 to 180 molecules; the lowest temperature goes on to 60 with a property of 2, where the others have 0.6.
+
+    From 99 molecules, the last that the others reach, to 60 it rises evenly by 1.4, from there to 179 it is level:
+    on average 0.7 on 39 of 119 molecules.
+    """
+    comparison = _comparison(0.0, lowest=2.0)
+    table, _ = frontiers(comparison, "qed", Ledger(tmp_path / "ledger.jsonl"))
+    adds = table.splitlines()[-1].split(" | ")[3]
+    assert float(adds.split()[1]) == pytest.approx(0.7 * 39 / 119, abs=0.02)
 
 
 def test_an_end_that_is_behind_adds_nothing(tmp_path):

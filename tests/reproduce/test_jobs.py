@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest
 import yaml
 
 from candi.evaluation.table import read_lines
-from candi.reproduce.experiment import experiments
+from candi.reproduce import jobs
+from candi.reproduce.experiment import experiments, read
 from candi.reproduce.ledger import Ledger
+from candi.reproduce.reproduce import Reproduction
 
 pytestmark = pytest.mark.usefixtures("cache")
 RUNS = ["candi", "mdlm"]
@@ -65,14 +68,34 @@ def test_two_share_the_work_and_the_times_say_so(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_they_stop_together_and_nothing_is_lost(tmp_path, number):
-    process = subprocess.Popen(_command(tmp_path, 20_000), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _wait(lambda: _both_train(tmp_path))
+    """Ctrl-C reaches all processes of a terminal, the others the first one alone."""
+    process = subprocess.Popen(_command(tmp_path, 20_000), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)  # fmt: skip
+    _wait(lambda: _both_train(tmp_path))  # which one of them alone would not do
     assert _at_it(tmp_path)
-    process.send_signal(number)
-    assert process.wait(timeout=120) == (130 if number == signal.SIGTERM else -number)
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    told = process.communicate(timeout=120)[1]
+    assert "Traceback" not in told
+    assert process.returncode == (-number if number == signal.SIGKILL else 130)
     _wait(lambda: not _at_it(tmp_path))
     saved = [run for run in RUNS if list((tmp_path / "w" / run / "checkpoints").glob("step-*"))]
     # whoever is killed saves nothing; the other one is asked to stop, and saves
-    assert saved == RUNS if number == signal.SIGTERM else len(saved) == 1
+    assert len(saved) == 1 if number == signal.SIGKILL else saved == RUNS
+
+
+def test_asked_to_stop_while_it_waits_for_the_others_it_stops_them(tmp_path, monkeypatch):
+    """The block has nothing left to do; a process that would take a minute is ended with it."""
+    monkeypatch.setattr(jobs, "_job", _idle)
+    toy = read("text8", "toy")
+    reproduction = Reproduction(toy, toy.data, tmp_path / "w", tmp_path / "r", "cpu")
+    start, before = time.monotonic(), signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), jobs.beside(1, reproduction, []):
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    assert time.monotonic() - start < 55
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def _idle(*arguments: object) -> None:
+    time.sleep(60)

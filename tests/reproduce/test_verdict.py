@@ -12,7 +12,8 @@ WORDS = Axes("unique_words", "valid_words")  # cost is 1 / valid words
 
 def _pair(first: str, second: str, low: float, high: float) -> Pair:
     middle = math.sqrt(low * high)
-    return Pair(first, second, Dominance(0.1, 0.9, 1.0, 1.0, 0.0, middle, low, high, math.log(middle)))
+    ahead, behind = float(high < 1), float(low > 1)  # on all of the range, or on none of it for sure
+    return Pair(first, second, Dominance(0.1, 0.9, ahead, ahead, behind, middle, low, high, math.log(middle)))
 
 
 def _found(claim: Claim, *pairs: Pair, axes: Axes = WORDS):
@@ -39,6 +40,21 @@ def test_the_interval_decides(cost, margin, level, told):
     (finding,) = _found(claim, _pair("a", "b", *cost))
     assert finding.verdict == told
     assert (finding.low, finding.high) == pytest.approx((1 / cost[1], 1 / cost[0]))  # told in valid words
+
+
+def test_who_is_surely_behind_on_a_part_of_the_range_is_not_ahead():
+    """Whatever the mean says; and curves that cross are told to do so, from either side."""
+    mean = (0.85, 0.8, 0.9, math.log(0.85))
+    crossing = Pair("a", "b", Dominance(0.1, 0.9, 0.7, 0.6, 0.3, *mean))
+    (finding,) = _found(Claim("", "s", "a", "b"), crossing)
+    assert (finding.verdict, finding.crosses) == (OPEN, True)
+    assert str(finding).endswith("surely ahead on 60% of the range and behind on 30%")
+    (back,) = _found(Claim("", "s", "b", "a"), crossing)
+    assert (back.verdict, back.ahead, back.behind) == (DISAGREES, 0.3, 0.6)
+    (hardly,) = _found(Claim("", "s", "a", "b"), Pair("a", "b", Dominance(0.1, 0.9, 0.95, 0.9, 0.05, *mean)))
+    assert (hardly.verdict, hardly.crosses) == (AGREES, False)
+    (near,) = _found(Claim("", "s", "a", "b", margin=0.05), crossing)
+    assert near.verdict == AGREES  # it was not said to be ahead
 
 
 def test_a_pair_is_read_from_either_side():

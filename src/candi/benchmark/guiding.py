@@ -51,10 +51,11 @@ def _guides(settings: BenchSettings, method: Method) -> Iterator[tuple[str, Guid
 
 
 def _classifier(settings: BenchSettings, symbols: int, kind: str) -> Classifier:
-    """Of the paper's size at the paper's; random weights cost what trained ones do."""
+    """As large as those that guide molecules in the experiments; random weights cost what trained ones do."""
     trunk = {"paper": TrunkSettings(512, 8, 8), "small": TrunkSettings(64, 2, 2), "toy": TrunkSettings(16, 1, 2)}
+    size = TrunkSettings(96, 3, 2) if (settings.scale, kind) == ("paper", "recurrent") else trunk[settings.scale]
     torch.manual_seed(0)
-    return Classifier(symbols, trunk[settings.scale], kind=kind).to(settings.target).eval().requires_grad_(False)
+    return Classifier(symbols, size, kind=kind).to(settings.target).eval().requires_grad_(False)
 
 
 def _timed(

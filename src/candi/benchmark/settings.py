@@ -15,11 +15,11 @@ class BenchSettings:
     """The sizes of a benchmark.
 
     Args:
-        out: JSON file for the results; the figure is drawn beside it.
+        out: JSON file for the results; a figure, where there is one, is drawn beside it.
         size: paper (12 blocks, 768 wide, length 1,024), small (4 blocks, 64 wide, length 128) or toy; auto is paper
             on a GPU and small on a CPU.
         vocab_size: Tokens in the vocabulary.
-        length: Tokens of a sequence; by default those of the size.
+        length: Tokens of a sequence, if not those of the size.
         batch: Sequences at once; by default what the size is usually run with.
         device: auto, cpu or cuda.
         compile: Compile our path; by default on a GPU.

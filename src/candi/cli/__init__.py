@@ -21,7 +21,7 @@ COMMANDS = {
     "evaluate": "bits per token of a text under a model, or the quality of its samples",
     "frontier": "compare runs by whole frontiers of diversity and quality",
     "reproduce": "run an experiment of the paper from data to figure",
-    "bench": "how fast training and sampling are here",
+    "bench": "how fast training, sampling and guidance are here",
     "analyse": "token identifiability: figures, and what a run's noise does",
 }
 

@@ -11,17 +11,25 @@ from candi.benchmark.training import bench_train
 from candi.cli.parsing import parse, parser
 from candi.errors import UserError, unknown
 
-_KINDS: dict[str, tuple[str, Callable[[BenchSettings], object], dict[str, int]]] = {
+_Defaults = dict[str, int]
+_KINDS: dict[str, tuple[str, Callable[[BenchSettings], object], _Defaults, set[str]]] = {
     "train": (
         "Time the training step: ours, the plain reference, CANDI against MDLM, each idea, and growth.",
         bench_train,
         {},
+        set(),
     ),
-    "sample": ("Time sampling: ours, the plain reference, CANDI against MDLM, and autoregression.", bench_sample, {}),
+    "sample": (
+        "Time sampling: ours, the plain reference, CANDI against MDLM, and autoregression.",
+        bench_sample,
+        {},
+        {"ablation"},
+    ),
     "guide": (
-        "Time guidance at the size of molecules: every method, with each classifier that can guide it and without.",
+        "Time guidance at the size of molecules: methods with each classifier that can guide them, and without.",
         bench_guide,
         {"vocab_size": 23, "length": 32},  # QM9's tokens
+        {"growth", "ablation", "most_steps"},
     ),
 }
 
@@ -33,9 +41,9 @@ def run(arguments: Sequence[str]) -> None:
         sys.exit(0)
     if arguments[0] not in _KINDS:
         raise unknown("benchmark", arguments[0], _KINDS)
-    what, bench, sizes = _KINDS[arguments[0]]
+    what, bench, sizes, useless = _KINDS[arguments[0]]
     flags = parser(f"bench {arguments[0]}", "", what)
-    flags.add_class_arguments(BenchSettings)
+    flags.add_class_arguments(BenchSettings, skip=useless)
     flags.set_defaults({"out": Path(f"bench-{arguments[0]}.json"), **sizes})
     given = parse(flags, arguments[1:])
     try:

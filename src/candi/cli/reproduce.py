@@ -43,6 +43,7 @@ def run(arguments: Sequence[str]) -> None:
     try:
         reproduction = Reproduction(experiment, data, work, results, given.device, given.shared * given.jobs)
         only = given.runs.split(",") if given.runs else ()
+        reproduction.check(only)  # before there are processes
         with beside(given.jobs - 1, reproduction, only):
             reproduction.go(only)
         for name, comparison in comparisons(experiment, results).items():

@@ -44,7 +44,7 @@ class Points:
 
     def possible(self) -> "Points":
         """Without the points that another one surely dominates: the lucky and the unlucky stay together."""
-        cost = np.nan_to_num(self.cost_again, nan=np.inf)  # nothing left to judge is worse than anything
+        cost = _all_judged(self.cost_again)
         more = self.diversity_again[:, :, None] < self.diversity_again[:, None]  # [R, P, P]: is the other more diverse
         better = cost[:, :, None] > cost[:, None]
         return self.only(~((more & better).mean(0) >= _SURE).any(-1))
@@ -59,13 +59,16 @@ class Points:
     def weights(self) -> Numbers:
         """What each point is worth when some are pooled: 1 / Var log cost, as far as it varies more than is usual.
 
-        A mean over few samples is worth little; a spread that is smaller than that of most others is chance.
+        A mean over few samples is worth little; a spread that is smaller than that of most others is chance. What
+        cannot be drawn again is worth the same everywhere.
         """
+        if not self.judged:
+            return np.ones_like(self.cost)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of a point that no draw has anything to say of
             spread = np.nanvar(np.log(self.cost_again), axis=0)
         known = spread[np.isfinite(spread)]
-        usual = max(float(np.median(known)) if len(known) else 0.0, 1e-300)
+        usual = max(float(np.median(known)) if len(known) else 0.0, 1e-20)  # less is rounding
         return usual / np.nan_to_num(spread, nan=1e6 * usual).clip(min=usual)
 
     @property
@@ -73,8 +76,12 @@ class Points:
         return float(self.diversity.min()), float(self.diversity.max())
 
 
-def cost_at(diversity: Numbers, cost: Numbers, where: Numbers, weights: Numbers | None = None) -> Numbers:
+def cost_at(
+    diversity: Numbers, cost: Numbers, where: Numbers, weights: Numbers | None = None, extended: bool = False
+) -> Numbers:
     """The rising curve through the points, log cost linear between them; nan outside their range.
+
+    Extended, its best cost stands for all lower diversities too: whoever asks for less of it is served as well.
 
     Where neighbours are out of order, which is noise once dominated points are gone, they are pooled to their
     geometric mean, each by its weight (isotonic regression of log cost). To take the better of them would be to take
@@ -86,6 +93,8 @@ def cost_at(diversity: Numbers, cost: Numbers, where: Numbers, weights: Numbers 
     order = np.argsort(diversity[real])
     worth = np.ones_like(cost) if weights is None else weights
     x, y = diversity[real][order], _rising(np.log(cost[real][order]), worth[real][order])
+    if extended:
+        where = np.maximum(where, x[0])
     hair = 1e-9 * np.abs(x).max()
     inside = (where >= x[0] - hair) & (where <= x[-1] + hair)
     return np.where(inside, np.exp(np.interp(where, x, y)), np.nan)
@@ -125,10 +134,10 @@ def band(points: Points, count: int = 41) -> Band:
     return Band(grid, curve, *_percentiles(_again(points, grid)))
 
 
-def _again(points: Points, grid: Numbers) -> Numbers:
+def _again(points: Points, grid: Numbers, extended: bool = False) -> Numbers:
     """The curve of every draw [R, G]."""
     draws, weights = zip(points.diversity_again, points.cost_again, strict=True), points.weights
-    return np.stack([cost_at(diversity, cost, grid, weights) for diversity, cost in draws])
+    return np.stack([cost_at(diversity, cost, grid, weights, extended) for diversity, cost in draws])
 
 
 @dataclass(frozen=True)
@@ -151,21 +160,21 @@ class Dominance:
     area: float
 
 
-def dominance(first: Points, second: Points, count: int = 101) -> Dominance | None:
-    """None where the two share no range of diversity."""
+def dominance(first: Points, second: Points, count: int = 101, extended: bool = False) -> Dominance | None:
+    """None where the two share no range of diversity. Extended, both reach down to the lowest of either."""
     first, second = first.possible(), second.possible()
     spans = first.span, second.span
-    low, high = max(span[0] for span in spans), min(span[1] for span in spans)
+    low, high = (min if extended else max)(span[0] for span in spans), min(span[1] for span in spans)
     if low >= high:
         return None
     grid = np.linspace(low, high, count)
-    curves = (cost_at(points.diversity, points.cost, grid, points.weights) for points in (first, second))
+    curves = (cost_at(some.diversity, some.cost, grid, some.weights, extended) for some in (first, second))
     gap = np.log(next(curves)) - np.log(next(curves))
     area = float(np.nanmean(gap))
     lower = upper = np.full_like(grid, np.nan)
     interval = np.array([np.nan, np.nan])
     if first.judged and second.judged:
-        gaps = np.log(_again(first, grid)) - np.log(_again(second, grid))
+        gaps = np.log(_again(first, grid, extended)) - np.log(_again(second, grid, extended))
         lower, upper = _percentiles(gaps)
         means = [np.nanmean(row) for row in gaps if np.isfinite(row).any()]  # some draws share nothing
         interval = np.percentile(means, [2.5, 97.5]) if means else interval
@@ -185,8 +194,13 @@ def dominance(first: Points, second: Points, count: int = 101) -> Dominance | No
 def wholly_ahead(first: Points, second: Points) -> bool:
     """Is some point of the first surely more diverse and better than every point of the second?"""
     more = first.diversity_again >= second.diversity_again.max(-1, keepdims=True)
-    better = first.cost_again < second.cost_again.min(-1, keepdims=True)
+    better = _all_judged(first.cost_again) < _all_judged(second.cost_again).min(-1, keepdims=True)
     return bool((more & better).any(-1).mean() >= _SURE)
+
+
+def _all_judged(cost: Numbers) -> Numbers:
+    """A draw that has left nothing to judge is worse than anything."""
+    return np.nan_to_num(cost, nan=np.inf)
 
 
 def _percentiles(draws: Numbers) -> tuple[Numbers, Numbers]:

@@ -110,6 +110,8 @@ def _change(one: Finding, additive: bool) -> str:
     if not math.isfinite(one.value):
         return {AGREES: "ahead", DISAGREES: "behind"}.get(one.verdict, "not settled")
     size = f"{one.value:+.3f}" if additive else f"{100 * (one.value - 1):+.1f}%"
+    if one.crosses:
+        return f"crosses ({size})"
     return size if one.verdict in (AGREES, DISAGREES) else f"level ({size})"
 
 

@@ -14,9 +14,10 @@ from candi.reproduce.ledger import Ledger
 from candi.reproduce.times import milliseconds
 
 _BEYOND = (
-    "\\* an end of those that were tried. Where leaving out the points of an end temperature loses nothing, there is "
-    "nothing to find beyond it; near 0 drawing is choosing the likeliest token. Times are medians over points; on a "
-    "device of its own: [performance](performance.md)."
+    "\\* an end of those that were tried: beyond it there may be more. What an end temperature adds: by how much the "
+    "frontier falls without its points, on average over all diversities up to the largest that is reached without them "
+    "(below 0 they only blur it); near temperature 0 drawing is choosing the likeliest token, and beyond that there is "
+    "nothing. Times are medians over points; what a classifier adds to them: [performance](performance.md)."
 )
 
 
@@ -52,9 +53,10 @@ def by_temperature(comparison: Comparison, stem: Path) -> list[str]:
 
 
 def _added(curve: Curve, temperature: float) -> str:
-    """By how much the frontier of all points is ahead of that without the points of one temperature."""
+    """By how much the frontier of all points is ahead of that without the points of one temperature: its best also
+    stands for all lower diversities, so that what only the end reaches there is counted."""
     others = np.array([line["card"]["temperature"] != temperature for line in curve.lines])
-    found = dominance(curve.points, curve.points.only(others)) if others.any() else None
+    found = dominance(curve.points, curve.points.only(others), extended=True) if others.any() else None
     if found is None:
         return "all there is"
     gains = curve.axes.quality_of(np.array([found.ratio, found.ratio_high, found.ratio_low]))

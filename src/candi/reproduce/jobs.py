@@ -39,17 +39,34 @@ def beside(count: int, reproduction: Reproduction, only: Sequence[str]) -> Itera
     try:
         for number in range(2, count + 2):
             arguments = reproduction, only, folder / f"{number}.log", threads, os.getpid()
-            jobs.append(context.Process(target=_job, args=arguments))
-            jobs[-1].start()
+            process = context.Process(target=_job, args=arguments)
+            with _deaf():  # Ctrl-C reaches all of a terminal's processes; those that are not yet up would complain
+                process.start()
+            jobs.append(process)
         yield
-    except BaseException:
-        for job in jobs:
-            job.terminate()  # in training: the step is finished and saved
-        raise
-    finally:
         for job in jobs:
             job.join()
-        signal.signal(signal.SIGTERM, earlier)
+    finally:
+        try:
+            for job in jobs:
+                job.terminate()  # in training: the step is finished and saved
+            for job in jobs:
+                job.join()
+        finally:
+            signal.signal(signal.SIGTERM, earlier)
+    for number, job in enumerate(jobs, 2):
+        if job.exitcode:
+            print(f"candi: Process {number} ended early; see {folder / f'{number}.log'}.", file=sys.stderr)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Without SIGINT, and so are the processes that begin here: SIGTERM stops them."""
+    earlier = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, earlier)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -32,8 +32,9 @@ points with their cards, and a ledger of what was trained, where and for how lon
 
 A claim of the paper is held against whole frontiers. The ratio (of properties the difference) is taken at the same
 diversity and averaged over the range that both curves reach; in brackets its 95% interval over samples. *agrees*: the
-interval lies where the claim says; *disagrees*: it lies elsewhere; *not settled*: it reaches across. One training run
-stands behind every curve, so an interval says nothing about other seeds of training."""
+interval lies where the claim says; *disagrees*: it lies elsewhere; *not settled*: it reaches across, or a run that is
+ahead on average is surely behind on more than a tenth of the range. One training run stands behind every curve, so an
+interval says nothing about other seeds of training."""
 
 
 def write(results: Path, docs: Path, readme: Path | None = None) -> Path:

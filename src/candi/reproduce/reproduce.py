@@ -60,13 +60,17 @@ class Reproduction:
     def kept(self) -> Results:
         return Results(self.experiment, self.results)
 
-    def go(self, only: Sequence[str] = ()) -> None:
-        """Whatever is not done, or of some runs only. A run that fails does not stop the others."""
+    def check(self, only: Sequence[str] = ()) -> None:
+        """Refuse what cannot be begun."""
         for run in only:
             if run not in self.experiment.runs:
                 raise unknown("run", run, self.experiment.runs)
         device_named(self.device)
         beforehand.check(self.experiment, self.data, self.work)
+
+    def go(self, only: Sequence[str] = ()) -> None:
+        """Whatever is not done, or of some runs only. A run that fails does not stop the others."""
+        self.check(only)
         self.kept.measure()
         data, left, failed = Corpus(self.data).fingerprint, list(only or self.experiment.runs), []
         if missing := [run for run in left if self.kept.missing(run, data)]:

@@ -8,6 +8,7 @@ from candi.evaluation.compare import Axes, Comparison, Group, Pair
 from candi.reproduce.declared import Claim
 
 AGREES, DISAGREES, OPEN, MISSING = "agrees", "disagrees", "not settled", "not measured"
+_SOME = 0.1  # of the range: who is surely behind on more of it is not ahead, whatever the mean
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Finding:
     """A claim at one number of steps.
 
     `value` is quality over quality at the same diversity, or quality minus quality of what is compared by difference,
-    with its 95% interval.
+    with its 95% interval; `ahead` and `behind` the shares of the range where the first is so for sure.
     """
 
     steps: int
@@ -23,11 +24,20 @@ class Finding:
     value: float = math.nan
     low: float = math.nan
     high: float = math.nan
+    ahead: float = 0.0
+    behind: float = 0.0
+
+    @property
+    def crosses(self) -> bool:
+        return min(self.ahead, self.behind) > _SOME
 
     def __str__(self) -> str:
         if not math.isfinite(self.value):
             return f"{self.steps} steps: {self.verdict}"
-        return f"{self.steps} steps: {self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+        told = f"{self.steps} steps: {self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
+        if self.crosses:
+            told += f", surely ahead on {100 * self.ahead:.0f}% of the range and behind on {100 * self.behind:.0f}%"
+        return told
 
 
 def findings(claim: Claim, comparison: Comparison) -> list[Finding]:
@@ -65,16 +75,17 @@ def _judge(claim: Claim, pair: Pair, steps: int, axes: Axes) -> Finding:
     if found is None or not math.isfinite(found.ratio_low):
         return Finding(steps, OPEN)
     costs = found.ratio, found.ratio_low, found.ratio_high
+    where = found.sure, found.surely_behind
     if pair.first != claim.first:
-        costs = 1 / costs[0], 1 / costs[2], 1 / costs[1]
+        costs, where = (1 / costs[0], 1 / costs[2], 1 / costs[1]), where[::-1]
     measure = axes.measures[1]
     most = math.exp(claim.margin) if measure.additive else 1 + claim.margin
     least = 1 / most if claim.level else 0.0
-    inside = least <= costs[1] and (costs[2] <= most if claim.margin else costs[2] < 1)
+    inside = least <= costs[1] and (costs[2] <= most if claim.margin else costs[2] < 1 and where[1] <= _SOME)
     outside = costs[1] > most or costs[2] < least
     told = AGREES if inside else DISAGREES if outside else OPEN
     if measure.additive:  # cost is exp(-quality)
-        return Finding(steps, told, *(-math.log(cost) for cost in (costs[0], costs[2], costs[1])))
+        return Finding(steps, told, -math.log(costs[0]), -math.log(costs[2]), -math.log(costs[1]), *where)
     if measure.higher_is_better:
         costs = 1 / costs[0], 1 / costs[2], 1 / costs[1]
-    return Finding(steps, told, *costs)
+    return Finding(steps, told, *costs, *where)
