@@ -1,4 +1,4 @@
-"""Several processes at one experiment: they share it, and they stop together."""
+"""Several processes at one experiment: how they begin and how they stop (how they share it: test_large.py)."""
 
 import os
 import signal
@@ -6,15 +6,15 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import yaml
 
-from candi.evaluation.table import read_lines
+from candi.cli import main
 from candi.reproduce import jobs
 from candi.reproduce.experiment import experiments, read
-from candi.reproduce.ledger import Ledger
 from candi.reproduce.reproduce import Reproduction
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -56,15 +56,13 @@ def _at_it(folder: Path) -> list[int]:
     return found
 
 
-def test_two_share_the_work_and_the_times_say_so(tmp_path):
-    done = subprocess.run(_command(tmp_path, 10), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    ledger = Ledger(tmp_path / "r" / "mine-toy" / "ledger.jsonl").entries()
-    assert sorted(entry["run"] for entry in ledger if entry["stage"] == "train") == RUNS
-    assert {entry["shared"] for entry in ledger} == {2}
-    assert {line["card"]["run"] for line in read_lines(tmp_path / "r" / "mine-toy" / "methods.jsonl")} == set(RUNS)
-    told = (tmp_path / "w" / "jobs" / "2.log").read_text()
-    assert all((f"{run}: training" in done.stderr) != (f"{run}: training" in told) for run in RUNS)  # each once
+def test_times_are_told_with_all_that_share_the_device(tmp_path, monkeypatch):
+    """Two commands of three processes each."""
+    begun = []
+    monkeypatch.setattr(Reproduction, "go", lambda self, only: begun.append((self.shared, only)))
+    monkeypatch.setattr("candi.cli.reproduce.beside", lambda count, *rest: nullcontext(begun.append(count)))
+    main([*_command(tmp_path, 10)[3:], "--jobs", "3", "--shared", "2", "--runs", "mdlm"])
+    assert begun == [2, (6, ["mdlm"])]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
