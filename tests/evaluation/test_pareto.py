@@ -56,9 +56,9 @@ def _noisy(diversity, cost, spread, seed=0):
 def test_only_what_is_surely_dominated_goes():
     diversity = np.array([1.0, 2.0, 3.0])
     points = _noisy(diversity, np.array([1.02, 1.0, 2.0]), 0.1)
-    assert points.possible().cost.tolist() == [1.02, 1.0, 2.0], "1.02 may be 1 and bad luck"
+    assert points.possible.cost.tolist() == [1.02, 1.0, 2.0], "1.02 may be 1 and bad luck"
     points = _noisy(diversity, np.array([3.0, 1.0, 2.0]), 0.1)
-    assert points.possible().cost.tolist() == [1.0, 2.0]
+    assert points.possible.cost.tolist() == [1.0, 2.0]
 
 
 def test_a_mean_over_few_samples_is_worth_little_and_no_sample_nothing():
@@ -72,7 +72,7 @@ def test_a_mean_over_few_samples_is_worth_little_and_no_sample_nothing():
     assert points.weights.tolist() == pytest.approx([1, 1, 0.01, 1], rel=0.1)
     two = Points(diversity[:2], np.array([2.0, 1.0]), np.repeat(diversity[None, :2], 10, 0), np.full((10, 2), 1.0))
     two.cost_again[:, 0] = [2.0] * 8 + [np.nan] * 2  # in two draws of ten there is nothing to judge
-    assert two.possible().cost.tolist() == [1.0]
+    assert two.possible.cost.tolist() == [1.0]
     nothing = Points(two.diversity, two.cost, two.diversity_again, np.full((10, 2), np.nan))
     assert (nothing.weights > 0).all()
 

@@ -6,6 +6,7 @@ A point is (diversity, cost): the more diverse the better, the lower the cost (a
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from candi.errors import UserError
 
 Numbers = NDArray[np.float64]
+Line = tuple[Numbers, Numbers]
 MOST_RANKED = 6
 _SURE = 0.975
 
@@ -42,6 +44,7 @@ class Points:
     cost_again: Numbers
     judged: bool = True
 
+    @cached_property
     def possible(self) -> "Points":
         """Without the points that another one surely dominates: the lucky and the unlucky stay together."""
         cost = _all_judged(self.cost_again)
@@ -54,6 +57,13 @@ class Points:
         return Points(
             self.diversity[kept], self.cost[kept], self.diversity_again[:, kept], self.cost_again[:, kept], self.judged
         )
+
+    @cached_property
+    def lines(self) -> "list[Line]":
+        """The curve of every draw; the weights are those of the points."""
+        weights = self.weights
+        draws = zip(self.diversity_again, self.cost_again, strict=True)
+        return [_line(diversity, cost, weights) for diversity, cost in draws]
 
     @property
     def weights(self) -> Numbers:
@@ -87,12 +97,20 @@ def cost_at(
     geometric mean, each by its weight (isotonic regression of log cost). To take the better of them would be to take
     the luckier.
     """
+    return _read(_line(diversity, cost, np.ones_like(cost) if weights is None else weights), where, extended)
+
+
+def _line(diversity: Numbers, cost: Numbers, weights: Numbers) -> Line:
+    """The diversities of a curve, rising, and its log costs there."""
     real = np.isfinite(diversity) & np.isfinite(cost)
-    if not real.any():
-        return np.full_like(where, np.nan)
     order = np.argsort(diversity[real])
-    worth = np.ones_like(cost) if weights is None else weights
-    x, y = diversity[real][order], _rising(np.log(cost[real][order]), worth[real][order])
+    return diversity[real][order], _rising(np.log(cost[real][order]), weights[real][order])
+
+
+def _read(line: Line, where: Numbers, extended: bool) -> Numbers:
+    x, y = line
+    if not len(x):
+        return np.full_like(where, np.nan)
     if extended:
         where = np.maximum(where, x[0])
     hair = 1e-9 * np.abs(x).max()
@@ -123,7 +141,7 @@ class Band:
 
 
 def band(points: Points, count: int = 41) -> Band:
-    points = points.possible()
+    points = points.possible
     grid = np.linspace(*points.span, count)
     curve = cost_at(points.diversity, points.cost, grid, points.weights)
     if not points.judged:
@@ -136,8 +154,7 @@ def band(points: Points, count: int = 41) -> Band:
 
 def _again(points: Points, grid: Numbers, extended: bool = False) -> Numbers:
     """The curve of every draw [R, G]."""
-    draws, weights = zip(points.diversity_again, points.cost_again, strict=True), points.weights
-    return np.stack([cost_at(diversity, cost, grid, weights, extended) for diversity, cost in draws])
+    return np.stack([_read(line, grid, extended) for line in points.lines])
 
 
 @dataclass(frozen=True)
@@ -162,7 +179,7 @@ class Dominance:
 
 def dominance(first: Points, second: Points, count: int = 101, extended: bool = False) -> Dominance | None:
     """None where the two share no range of diversity. Extended, both reach down to the lowest of either."""
-    first, second = first.possible(), second.possible()
+    first, second = first.possible, second.possible
     spans = first.span, second.span
     low, high = (min if extended else max)(span[0] for span in spans), min(span[1] for span in spans)
     if low >= high:
