@@ -51,7 +51,7 @@ def _guides(settings: BenchSettings, method: Method) -> Iterator[tuple[str, Guid
 
 
 def _classifier(settings: BenchSettings, symbols: int, kind: str) -> Classifier:
-    """As large as those that guide molecules in the experiments; random weights cost what trained ones do."""
+    """At the paper's size those of the experiment at its size; random weights cost what trained ones do."""
     trunk = {"paper": TrunkSettings(512, 8, 8), "small": TrunkSettings(64, 2, 2), "toy": TrunkSettings(16, 1, 2)}
     size = TrunkSettings(96, 3, 2) if (settings.scale, kind) == ("paper", "recurrent") else trunk[settings.scale]
     torch.manual_seed(0)
