@@ -123,6 +123,25 @@ def test_a_figure_shows_by_how_much_the_first_is_better():
     assert gains["property"].value == pytest.approx(-math.log(cost))
 
 
+def test_the_same_methods_in_several_places_share_a_table_that_says_whom_to_take():
+    places = [Advice("There", "s", {"a": "Alpha", "b": "beta"}), Advice("Yonder", "t", {"c": "Alpha", "ar": "beta"})]
+    places.append(Advice("Nowhere", "u", {"x": "Alpha", "y": "beta"}))
+    experiment = replace(_experiment(WORDS), advice=[Advice("Here", "s", NAMES), *places])
+    here = [Group(8, [], [_pair("b", 0.8, 0.9)], None), Group(16, [], [_pair("b", 0.95, 1.05)], None)]
+    there = [Group(8, [], [_pair("ar", 1.1, 1.2, first="c")], None)]
+    found = {"s": Comparison(WORDS, here, []), "t": Comparison(WORDS, there, [])}
+    alone, together = advised(experiment, found)
+    assert alone.startswith("**Here: ")
+    lines = together.splitlines()
+    assert lines[0] == f"**{experiment.title}** (toy scale)."
+    assert lines[2] == "| valid words of Alpha against beta | 8 steps | 16 steps | take |"
+    assert lines[4:] == [
+        "| There | +17.9% | level (+0.1%) | Alpha at 8 steps; Alpha or beta at 16 steps |",
+        "| Yonder | -13.0% |  | beta |",
+    ]
+    assert [one.where for one in choices(experiment, found)] == ["Here, toy scale"]  # an overview shows the others
+
+
 def test_nothing_is_said_of_what_was_not_measured():
     assert _advice(Group(8, [], [], None)) == []
 

@@ -3,6 +3,7 @@ what its figure shows."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -19,23 +20,56 @@ from candi.reproduce.verdict import AGREES, DISAGREES, MISSING, Finding, finding
 BEGIN, END = "<!-- written by make results -->", "<!-- end of what make results writes -->"
 
 
+@dataclass(frozen=True)
+class _Judged:
+    """An advice with what is known of it: the first against each of the rest, and the best at each number of steps."""
+
+    advice: Advice
+    others: Mapping[str, Sequence[Finding]]
+    best: Sequence[tuple[int, tuple[str, ...]]]
+    fixed: Mapping[str, int]  # those that decide their own steps, and how many
+
+    @property
+    def chosen(self) -> list[str]:
+        """By name: one or several of them, and at how many steps."""
+        walks = [
+            f"{' or '.join(names)} at {_listed([steps for steps, _ in group])} steps"
+            for names, group in groupby(self.best, key=lambda one: one[1])
+        ]
+        return walks + [
+            f"{self.advice.runs[other]} where {count} steps are no matter"
+            for other, count in self.fixed.items()
+            if other in self.others and self.others[other][-1].verdict == DISAGREES
+        ]
+
+    def rows(self, steps: Sequence[int], additive: bool) -> Iterator[list[str]]:
+        """What is held against the first, and what came of it."""
+        for other, some in self.others.items():
+            at = {one.steps: _change(one, additive) for one in some}
+            yield [self.advice.runs[other], *(at.get(count, "") for count in steps)]
+
+
 def advised(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator[str]:
-    """A sentence and a table for each advice of the experiment that there are points for."""
-    for advice in experiment.advice:
-        if advice.sweep in found and (told := _told(experiment, advice, found[advice.sweep])):
-            yield told
+    """A sentence and a table for each advice that there are points for; those of the same methods share a table."""
+    for alike in _alike(experiment):
+        some = [_judged(advice, found[advice.sweep]) for advice in alike if advice.sweep in found]
+        some = [one for one in some if one.others]
+        if some:
+            yield _told(experiment, some[0]) if len(alike) == 1 else _together(experiment, some)
 
 
 def choices(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator[Choice]:
-    """The same for a figure: by how much the first of each advice is better than the rest."""
+    """The same for a figure: by how much the first of each advice is better than the rest. What shares a table is left
+    to the experiment's overview."""
     measure = experiment.axes.measures[1]
-    for advice in (advice for advice in experiment.advice if advice.sweep in found):
-        (first, name), *others = advice.runs.items()
-        judged = {other: findings(Claim("", "", first, other), found[advice.sweep]) for other, _ in others}
+    single = [alike[0] for alike in _alike(experiment) if len(alike) == 1]
+    for advice in (advice for advice in single if advice.sweep in found):
+        judged = _judged(advice, found[advice.sweep]).others
         gains = {
             other: [_gain(one, measure) for one in some if math.isfinite(one.value)] for other, some in judged.items()
         }
         gains = {other: some for other, some in gains.items() if some}
+        name = next(iter(advice.runs.values()))
         better = "more" if measure.additive or measure.higher_is_better else "less"
         gain, where = f"{better} {experiment.quality_in(advice.sweep)}", f"{advice.where}, {experiment.scale} scale"
         if gains:
@@ -59,12 +93,14 @@ def into(readme: Path, advice: Sequence[str]) -> None:
     write_text(readme, before + "\n\n".join([BEGIN, *advice, END]) + after)
 
 
-def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str:
-    (first, name), *others = advice.runs.items()
-    judged = {other: findings(Claim("", advice.sweep, first, other), comparison) for other, _ in others}
+def _alike(experiment: Experiment) -> list[list[Advice]]:
+    return [list(some) for _, some in groupby(experiment.advice, key=lambda advice: tuple(advice.runs.values()))]
+
+
+def _judged(advice: Advice, comparison: Comparison) -> _Judged:
+    first, *others = advice.runs
+    judged = {other: findings(Claim("", advice.sweep, first, other), comparison) for other in others}
     judged = {other: some for other, some in judged.items() if any(one.verdict != MISSING for one in some)}
-    if not judged:
-        return ""
     fixed = {curve.label: curve.steps for group in comparison.groups for curve in group.curves if curve.steps_fixed}
     walks = [run for run in (first, *judged) if run not in fixed]
     best_at = [
@@ -72,23 +108,37 @@ def _told(experiment: Experiment, advice: Advice, comparison: Comparison) -> str
         for group in comparison.groups
         if (best := _best(walks, group, comparison))
     ]
-    chosen = [
-        f"{' or '.join(best)} at {_listed([steps for steps, _ in group])} steps"
-        for best, group in groupby(best_at, key=lambda one: one[1])
-    ]
-    chosen += [
-        f"{advice.runs[other]} where {count} steps are no matter"
-        for other, count in fixed.items()
-        if other in judged and judged[other][-1].verdict == DISAGREES
-    ]
-    additive = experiment.axes.measures[1].additive
-    told = {steps for steps, _ in best_at}
-    head = [f"{experiment.quality_in(advice.sweep)} of {name} against", *(f"{steps} steps" for steps, _ in best_at)]
+    return _Judged(advice, judged, best_at, fixed)
+
+
+def _told(experiment: Experiment, one: _Judged) -> str:
+    steps = [count for count, _ in one.best]
+    told = table(_head(experiment, one.advice, steps), list(one.rows(steps, experiment.axes.measures[1].additive)))
+    return f"**{one.advice.where}: {'; '.join(one.chosen)}** ({experiment.scale} scale).\n\n{told}"
+
+
+def _together(experiment: Experiment, some: Sequence[_Judged]) -> str:
+    """One table: where and against whom, what came of it, whom to take."""
+    steps = sorted({count for one in some for count, _ in one.best})
+    against, *counts = _head(experiment, some[0].advice, steps)
+    _, *others = some[0].advice.runs.values()
+    head = [f"{against} {others[0]}" if len(others) == 1 else against, *counts, "take"]
     rows = [
-        [advice.runs[other], *(_change(one, additive) for one in some if one.steps in told)]
-        for other, some in judged.items()
+        [one.advice.where if len(others) == 1 else f"{one.advice.where}: {other}", *row, _whom(one)]
+        for one in some
+        for other, *row in one.rows(steps, experiment.axes.measures[1].additive)
     ]
-    return f"**{advice.where}: {'; '.join(chosen)}** ({experiment.scale} scale).\n\n{table(head, rows)}"
+    return f"**{experiment.title}** ({experiment.scale} scale).\n\n{table(head, rows)}"
+
+
+def _head(experiment: Experiment, advice: Advice, steps: Sequence[int]) -> list[str]:
+    name, *_ = advice.runs.values()
+    return [f"{experiment.quality_in(advice.sweep)} of {name} against", *(f"{count} steps" for count in steps)]
+
+
+def _whom(one: _Judged) -> str:
+    names = {names for _, names in one.best}
+    return " or ".join(names.pop()) if len(names) == 1 else "; ".join(one.chosen)
 
 
 def _best(walks: Sequence[str], group: Group, comparison: Comparison) -> list[str]:
