@@ -153,6 +153,22 @@ def test_points_that_were_lost_are_made_again(whole, tmp_path, capfd):
         assert "is damaged; restore it" in capfd.readouterr().err
 
 
+def test_a_run_that_had_to_be_trained_again_is_told_anew(mine, tmp_path):
+    """Its points are of the second training, and so is what the ledger says of it."""
+    path, _ = mine()
+    flags = ["reproduce", path, *_flags(tmp_path)[2:]]
+    main(flags)
+    results = tmp_path / "results" / "mine-toy"
+    ledger = Ledger(results / "ledger.jsonl")
+    entry = ledger.find("train", "mdlm")
+    ledger.write(**{**entry, "device": "another"})
+    for out, device in (("work", "another"), ("elsewhere", entry["device"])):
+        (results / "methods.jsonl").unlink()
+        main([*flags[:5], str(tmp_path / out), *flags[6:]])
+        assert (results / "methods.jsonl").exists()
+        assert ledger.find("train", "mdlm")["device"] == device
+
+
 @pytest.fixture
 def mine(tmp_path):
     """A file of one's own, as a table to be changed."""

@@ -156,10 +156,10 @@ class Reproduction:
                 self._predict(run, plan)
             return
         with fresh():
-            self._train(run, plan)
+            again = self._train(run, plan)
         if run in self.experiment.judges:  # before it waits for others: they may wait for it
             self._prepare(run, data)
-        self._predict(run, plan)
+        self._predict(run, plan, again)
         self._help_wanted(run).touch()
         with fresh():
             self._classify(run, names)
@@ -181,15 +181,17 @@ class Reproduction:
                 for sweep in self._sweeps(run, self.experiment.grids[name]):
                     sweep.finish()
 
-    def _train(self, run: str, plan: str) -> None:
+    def _train(self, run: str, plan: str) -> bool:
+        """Whether there was something to train: what an earlier machine told of the run is then told anew."""
         say(f"{run}: training")
         out = self.work / run
         settings = self.experiment.settings(run, self.data, out)
+        before = self._trained(run)
         folder = train(settings)
         if not self._trained(run):  # asked to stop: the same command goes on from here
             raise KeyboardInterrupt
-        if self.kept.ledger.done("train", run, plan):  # when, where and how long it took was told then
-            return
+        if before and self.kept.ledger.done("train", run, plan):
+            return False
         rows = list(csv.DictReader((out / "metrics.csv").open(encoding="utf-8")))
         progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
         valid = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
@@ -198,10 +200,11 @@ class Reproduction:
             tokens=progress["step"] * settings.batch * settings.length, valid_loss=valid[-1] if valid else None,
             settings=self.experiment.runs[run],
         )  # fmt: skip
+        return True
 
-    def _predict(self, run: str, plan: str) -> None:
+    def _predict(self, run: str, plan: str, again: bool = False) -> None:
         """What identifiability says of a run that an overview shows."""
-        if run not in self.experiment.foreseen or self.kept.ledger.done(PREDICTED, run, plan):
+        if run not in self.experiment.foreseen or (self.kept.ledger.done(PREDICTED, run, plan) and not again):
             return
         say(f"{run}: what identifiability predicts")
         start, settings = time.monotonic(), self.experiment.settings(run, self.data, self.work / run)
