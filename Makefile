@@ -33,7 +33,7 @@ test: $(STAMP) $(TABLE) browser
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
-	@$(RUN) -m pytest -n 2 --dist loadscope
+	@$(RUN) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 figures: $(STAMP) $(TABLE)
 	@$(RUN) -m candi analyse curves --out docs/figures

@@ -10,6 +10,13 @@ import torch
 
 torch.set_num_threads(1)
 
+# few tests that take minutes: were they begun last, one worker would be left alone with them
+LONG = ("tests/training/test_parallel", "tests/training/test_resume", "tests/reproduce/", "tests/test_shipped")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:

@@ -24,11 +24,11 @@ def text8() -> candi.Model:
 
 
 def test_four_of_five_words_exist(text8):
-    """At the recommended 16 steps and temperature: 0.87 of 128 samples' words in the card. Here 24 samples, about 1,000
-    words: a standard error near 0.015, so 0.80 is four of them below."""
+    """At the recommended 16 steps and temperature: 0.87 of 128 samples' words in the card. Here 16 samples, about 700
+    words: a standard error near 0.018, so 0.80 is four of them below."""
     known = word_list("text8")
-    found = words(text8.generate(24, seed=0), known.known)
-    assert found.count > 900
+    found = words(text8.generate(16, seed=0), known.known)
+    assert found.count > 600
     assert found.valid >= 0.80
     assert found.unique > 0.45  # of so few words, most are different ones
     nonsense = words(["qzv xkqj wvvz jjqx zzkw vqpf kxjz"], known.known)
@@ -50,25 +50,23 @@ def guided() -> Callable[[str, float], Molecules]:
     def made(weight: float, name: str) -> list[str]:
         network, _ = load_classifier(str(shipped()["qm9"] / "classifiers" / name), model.device)
         guide = guide_for(model.denoiser.method, network.log_probability(1), weight) if weight else None
-        return model.generate(112 if weight else 192, seed=0, batch=64, guide=guide)
+        return model.generate(128, seed=0, batch=64, guide=guide)
 
     return lambda name, weight: molecules(made(weight, name if weight else "qed"), [name])
 
 
 def test_most_samples_are_molecules_and_different_ones(guided):
-    """0.926 of 512 in the card. Of 192 the standard error is 0.019, so that 0.85 is four of them below."""
+    """0.926 of 512 in the card. Of 128 the standard error is 0.023, so that 0.83 is four of them below."""
     found = guided("qed", 0)
-    assert found.valid >= 0.85
+    assert found.valid >= 0.83
     assert found.unique >= 0.8
 
 
-@pytest.mark.parametrize(("name", "weights", "margin"), [("qed", (0, 3, 10), 0.005), ("rings", (0, 0.5, 10), 0.1)])
-def test_guidance_moves_the_property_of_the_valid_ones(guided, name, weights, margin):
-    """From weight to weight by more than the margin, at least two standard errors below what is expected: a difference
-    of such means has one of 0.01 (QED, values spread by 0.07) and of 0.16 to 0.22 (rings, by 1.2 to 1.5)."""
-    means = [guided(name, weight).mean(name) for weight in weights]
-    assert means[0] + margin < means[1]
-    assert means[1] + margin < means[2]
+@pytest.mark.parametrize(("name", "margin"), [("qed", 0.03), ("rings", 0.8)])
+def test_guidance_moves_the_property_of_the_valid_ones(guided, name, margin):
+    """By a weight of 10, by more than the margin: more than two standard errors below what the card says, and three
+    above nothing. A difference of such means has one of 0.01 (QED, values spread by 0.07), of 0.2 (rings, by 1.5)."""
+    assert guided(name, 10).mean(name) > guided(name, 0).mean(name) + margin
 
 
 def test_molecules_are_guided_by_name(tmp_path, monkeypatch, capsys):

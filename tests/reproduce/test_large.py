@@ -98,6 +98,14 @@ def test_texts_of_different_tokenizers_are_judged_alike(tmp_path, capfd):
     assert capfd.readouterr().err.count("done before") == 5  # the judge too has nothing left to do
 
 
+def test_an_experiment_without_points_is_not_on_the_page(tmp_path):
+    """A judge is kept as soon as it is trained; the runs that it will judge may come another day."""
+    Ledger(tmp_path / "r" / "large-small" / "ledger.jsonl").write("judge", "judge", "plan")
+    page = write(tmp_path / "r", tmp_path / "docs").read_text()
+    assert "vocabulary" not in page
+    assert "In short" not in page
+
+
 def test_what_lies_elsewhere_is_said_on_the_command_line(tmp_path):
     small = read("large", "small").adapted("/data/gpt2", ["/data/judge.gguf"])
     assert small.settings("candi", "pydoc", tmp_path).tokenizer == "/data/gpt2"

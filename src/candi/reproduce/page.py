@@ -47,6 +47,8 @@ def write(results: Path, docs: Path, readme: Path | None = None) -> Path:
     for folder, experiment in _found(results):
         Results(experiment, folder).measure()
         found = comparisons(experiment, folder)
+        if not found:  # a judge, perhaps, and runs that are still to be swept
+            continue
         claims = judged(experiment, found)
         short += [[claim, _title(experiment), outcome] for claim, _, outcome in claims if outcome != MISSING]
         advice += advised(experiment, found)
@@ -140,7 +142,7 @@ def _section(
         table(["the paper says", "measured", "verdict"], claims),
         _trained(experiment, Results(experiment, folder).ledger),
     ]
-    if experiment.overview is not None and found:
+    if experiment.overview is not None:
         parts += _overview(experiment, found, Results(experiment, folder).ledger, figures)
     for name, comparison in found.items():
         stem = figures / f"{experiment.label}-{name}"
