@@ -16,7 +16,7 @@ from candi.evaluation.over_vocabulary import OfVocabulary
 from candi.evaluation.table import read_lines, write_lines
 from candi.reproduce.experiment import read
 from candi.reproduce.ledger import Ledger
-from candi.reproduce.overview import told
+from candi.reproduce.overview import in_words, told
 from candi.reproduce.page import write
 from candi.reproduce.reproduce import Reproduction
 
@@ -135,3 +135,25 @@ def test_the_overview_shows_every_family_at_every_vocabulary():
     assert shown[0].get_ylim() == shown[1].get_ylim()
     assert shown[0].get_ylim()[1] > 5  # all intervals of all panels are on the page
     assert "| candi | 4,096 | 0.9 (0.8 to 1) | 1.1 (1.05 to 5) | 0.600 | 0.300 |" in told(runs, "perplexity", "mdlm")
+    assert "trained longer" not in " ".join(text.get_text() for text in figure.legends[0].get_texts())
+
+
+def test_the_overview_says_in_words_who_is_ahead_and_shows_those_that_were_trained_longer():
+    behind, ahead, level = {8: (1.3, 1.2, 1.4), 16: (1.4, 1.3, 1.5)}, {8: (0.9, 0.8, 0.95)}, {8: (1.01, 0.9, 1.1)}
+    runs = [
+        OfVocabulary("candi", 27, 0.6, 0.3, ahead),
+        OfVocabulary("candi", 512, 0.6, 0.3, behind, level),
+        OfVocabulary("candi", 4096, 0.6, 0.3, behind | level),
+        OfVocabulary("mdlm", 27, 0.5, 0.5, {}),
+    ]
+    assert in_words(runs, "perplexity", "mdlm", higher_is_better=False) == [
+        "- **candi** against mdlm, by perplexity: ahead at 27 (-10.0%); behind at 512 (+30.0% to +40.0%); level, "
+        "or changing with the steps, at 512 (+1.0%, both trained longer), 4,096 (+1.0% to +40.0%)."
+    ]
+    assert "behind at 27 (-10.0%); level" in in_words(runs[::2], "words", "mdlm", higher_is_better=True)[0]
+    assert in_words(runs[3:], "perplexity", "mdlm", higher_is_better=False) == []
+    assert "| candi, both trained longer | 512 | 1.01 (0.9 to 1.1) |  |  |  |" in told(runs, "perplexity", "mdlm")
+    figure = plots.over_vocabulary(runs, "perplexity", "mdlm")
+    assert "both trained longer" in [text.get_text() for text in figure.legends[0].get_texts()]
+    hollow = [[line for line in axes.get_lines() if line.get_markerfacecolor() == "white"] for axes in figure.axes[:2]]
+    assert [[(line.get_xdata()[0], line.get_ydata()[0]) for line in lines] for lines in hollow] == [[(512, 1.01)], []]

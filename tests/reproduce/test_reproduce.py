@@ -240,6 +240,7 @@ def test_a_file_of_one_s_own_and_a_changed_plan(mine, tmp_path, capfd):
         ({"overview": {"against": "ar", "families": {"mdlm": ["mdlm"]}}}, "no family 'ar'"),
         ({"overview": {"against": "mdlm", "families": {"mdlm": ["nope"]}}}, "no run 'nope'"),
         ({"overview": {"against": "a", "families": {"a": ["mdlm"], "b": []}}}, "as many runs as a"),
+        ({"overview": {"against": "a", "families": {"a": ["mdlm"]}, "longer": {"mdlm": "more"}}}, "no run 'more'"),
         ({"sweeps": {"methods": METHODS | {"options": {"order": ["rising"]}}}}, "no order 'rising'"),
         ({"sweeps": {"methods": METHODS | {"property": "beauty"}}}, "no property 'beauty'"),
         ({"sweeps": {"ledger": METHODS, "methods": METHODS}}, "cannot be called 'ledger'"),

@@ -1,7 +1,7 @@
 """How methods fare as the vocabulary grows, and what identifiability predicts of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Interval = tuple[float, float, float]  # a value, and the ends of its 95% interval
 
@@ -11,7 +11,8 @@ class OfVocabulary:
     """A run among those that differ in their vocabulary alone.
 
     `ratios` are its quality over that of the run it is held against, at matched diversity, by the number of steps; that
-    run itself has none. `identifiable` and `rank` are averages over the walk.
+    run itself has none. `longer` are the same if both are trained longer. `identifiable` and `rank` are averages over
+    the walk.
     """
 
     family: str
@@ -19,3 +20,4 @@ class OfVocabulary:
     identifiable: float
     rank: float
     ratios: Mapping[int, Interval]
+    longer: Mapping[int, Interval] = field(default_factory=dict)

@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from candi.evaluation.choice import Choice
@@ -199,6 +200,10 @@ def over_vocabulary(runs: Sequence[OfVocabulary], quality: str, against: str) ->
                 axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
                 axes.vlines(x, low, high, color=colour, linewidth=1)  # of a point between two gaps nothing else tells
                 axes.plot(x, value, "o-", color=colour, markersize=4)
+                for run in (run for run in some if count in run.longer):
+                    middle, *ends = run.longer[count]
+                    axes.vlines(run.vocab_size, *ends, color=colour, linewidth=1)
+                    axes.plot(run.vocab_size, middle, "o", color=colour, markersize=5, markerfacecolor="white")
             for axes, name in zip(panels[1], ("identifiable", "rank"), strict=False):
                 line = [vars(run)[name] for run in some]
                 axes.plot([run.vocab_size for run in some], line, "o-", color=colour, markersize=4, label=family)
@@ -221,5 +226,8 @@ def over_vocabulary(runs: Sequence[OfVocabulary], quality: str, against: str) ->
             axes.tick_params(labelbottom=True)
         figure.supxlabel("vocabulary", fontsize=10)
         handles, names = panels[1][0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside upper center", ncols=4, frameon=False)
+        if any(run.longer for run in runs):
+            handles.append(Line2D([], [], marker="o", linestyle="", color="#444444", markerfacecolor="white"))
+            names.append("both trained longer")
+        figure.legend(handles, names, loc="outside upper center", ncols=5, frameon=False)
     return figure

@@ -58,10 +58,14 @@ class Claim:
 
 @dataclass(frozen=True)
 class Overview:
-    """Runs that differ in their vocabulary alone, by method; each is held against that of `against` in its place."""
+    """Runs that differ in their vocabulary alone, by method; each is held against that of `against` in its place.
+
+    `longer` names, for some of them, the same run trained longer, for one of `against` too.
+    """
 
     against: str
     families: dict[str, list[str]]
+    longer: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -220,10 +224,11 @@ def overview(file: File, where: str) -> Overview | None:
     found = from_json(Overview, file.overview, f"{where}, overview")
     if found.against not in found.families:
         raise UserError(f"{where}, overview: {unknown('family', found.against, found.families)}")
-    for runs in found.families.values():
+    for runs in [*found.families.values(), [*found.longer, *found.longer.values()]]:
         for run in runs:
             if run not in file.runs:
                 raise UserError(f"{where}, overview: {unknown('run', run, file.runs)}")
+    for runs in found.families.values():
         if len(runs) != len(found.families[found.against]):
             raise UserError(
                 f"{where}, overview: every family needs as many runs as {found.against}, in the same order."

@@ -17,7 +17,7 @@ from candi.reproduce.advice import advised, choices, into
 from candi.reproduce.declared import CLASSIFIER, Claim, Grid
 from candi.reproduce.experiment import SCALES, Experiment, experiments, read
 from candi.reproduce.ledger import Ledger
-from candi.reproduce.overview import overview
+from candi.reproduce.overview import in_words, overview
 from candi.reproduce.overview import told as overview_table
 from candi.reproduce.results import Results
 from candi.reproduce.times import each_took
@@ -168,6 +168,7 @@ def _overview(experiment: Experiment, found: dict[str, Comparison], ledger: Ledg
     return [
         "### As the vocabulary grows",
         f"![{quality} over the vocabulary, and what identifiability predicts](figures/{stem.name}.svg)",
+        *in_words(runs, quality, against, experiment.axes.measures[1].higher_is_better),
         "Predicted of each trained run from its own token vectors and noise, averaged over the walk: the share of "
         "positions that can be told, and the rank degradation that its network sees (1/2: nothing can be told).",
         overview_table(runs, quality, against),
