@@ -6,7 +6,17 @@ import torch
 
 from candi.errors import UserError
 from candi.evaluation.mauve import Mauve
-from candi.evaluation.scorers import CausalScorer, RunScorer, _batches, counted_tokens, load_scorer, rank_correlation
+from candi.evaluation.scorers import (
+    CausalScorer,
+    RunScorer,
+    _at_once,
+    _batches,
+    _precision,
+    _products,
+    counted_tokens,
+    load_scorer,
+    rank_correlation,
+)
 from candi.loading import load
 from tests.training.runs import train_here
 
@@ -47,6 +57,26 @@ def test_scores_are_those_of_the_model_one_text_at_a_time(folder):
     assert found.perplexity() == pytest.approx(math.exp(float(found.nats.sum()) / 21))
     assert scorer.identity["context"] == 16
     assert math.isnan(scorer.score(["", "a"]).perplexity())
+
+
+@pytest.mark.parametrize(("device", "within"), [("cuda", "high"), ("cpu", "highest")])
+def test_scores_do_not_depend_on_the_precision_that_others_have_set(device, within):
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with _products(torch.device(device)):
+            assert torch.get_float32_matmul_precision() == within
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert _precision(torch.float32, torch.device(device)) == {"cuda": "tf32", "cpu": "float32"}[device]
+    assert _precision(torch.bfloat16, torch.device(device)) == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("device", "vocab_size", "tokens"), [("cuda", 257, 2**16), ("cuda", 2**17, 2**12), ("cpu", 257, 2**13)]
+)
+def test_as_many_tokens_at_once_as_their_logits_have_room(device, vocab_size, tokens):
+    assert _at_once(torch.device(device), vocab_size) == tokens
 
 
 def test_texts_of_a_length_are_read_together_and_not_too_many_at_once():

@@ -10,7 +10,7 @@ from candi.errors import UserError
 from candi.evaluation.compare import Axes, Comparison, Curve, Group, Pair
 from candi.evaluation.pareto import Dominance
 from candi.reproduce.advice import BEGIN, END, advised, choices, into
-from candi.reproduce.declared import Advice, Grid
+from candi.reproduce.declared import Advice, Grid, Overview
 from candi.reproduce.experiment import Experiment, read
 
 WORDS = Axes("unique_words", "valid_words")  # cost is 1 / valid words
@@ -125,21 +125,55 @@ def test_a_figure_shows_by_how_much_the_first_is_better():
 
 def test_the_same_methods_in_several_places_share_a_table_that_says_whom_to_take():
     places = [Advice("There", "s", {"a": "Alpha", "b": "beta"}), Advice("Yonder", "t", {"c": "Alpha", "ar": "beta"})]
-    places.append(Advice("Nowhere", "u", {"x": "Alpha", "y": "beta"}))
-    experiment = replace(_experiment(WORDS), advice=[Advice("Here", "s", NAMES), *places])
-    here = [Group(8, [], [_pair("b", 0.8, 0.9)], None), Group(16, [], [_pair("b", 0.95, 1.05)], None)]
+    places += [Advice("Beyond", "u", {"x": "Alpha", "y": "beta"}), Advice("Nowhere", "v", {"x": "Alpha", "y": "beta"})]
+    experiment = _experiment(WORDS)
+    grids = dict.fromkeys("stuv", experiment.grids["s"])
+    experiment = replace(experiment, advice=[places[0], Advice("Here", "s", NAMES), *places[1:]], grids=grids)
+    steps = (8, 16, 32)
+    here = [
+        Group(n, [], [_pair("b", *ends)], None) for n, ends in zip(steps, [(0.8, 0.9), (0.95, 1.05)] * 2, strict=False)
+    ]
     there = [Group(8, [], [_pair("ar", 1.1, 1.2, first="c")], None)]
-    found = {"s": Comparison(WORDS, here, []), "t": Comparison(WORDS, there, [])}
-    alone, together = advised(experiment, found)
+    beyond = [Group(n, [], [_pair("y", 1.1, 1.2, first="x")], None) for n in steps]
+    found = {name: Comparison(WORDS, groups, []) for name, groups in {"s": here, "t": there, "u": beyond}.items()}
+    together, alone = advised(experiment, found)
     assert alone.startswith("**Here: ")
     lines = together.splitlines()
     assert lines[0] == f"**{experiment.title}** (toy scale)."
-    assert lines[2] == "| valid words of Alpha against beta | 8 steps | 16 steps | take |"
+    assert lines[2] == "| valid words of Alpha against beta | 8 steps | 16 steps | 32 steps | take |"
     assert lines[4:] == [
-        "| There | +17.9% | level (+0.1%) | Alpha at 8 steps; Alpha or beta at 16 steps |",
-        "| Yonder | -13.0% |  | beta |",
+        "| There | +17.9% | level (+0.1%) | +17.9% | Alpha at 8 and 32 steps; Alpha or beta at 16 steps |",
+        "| Yonder | -13.0% |  |  | beta at 8 steps |",
+        "| Beyond | -13.0% | -13.0% | -13.0% | beta |",
     ]
-    assert [one.where for one in choices(experiment, found)] == ["Here, toy scale"]  # an overview shows the others
+    assert len(list(choices(experiment, found))) == 4
+    shown = replace(experiment, overview=Overview("b", {"a": ["a"], "b": ["b"]}))
+    assert list(choices(shown, found)) == []  # they are in the overview already
+
+
+def test_what_has_its_own_steps_is_not_forgotten_in_a_table_of_several_places():
+    fixed = Curve("ar", 256, True, [], WORDS)
+    groups = [Group(8, [fixed], [_pair("ar", 1.1, 1.2)], None)]
+    two = [Advice(where, "s", {"a": "Alpha", "ar": "one by one"}) for where in ("Here", "There")]
+    (told,) = advised(replace(_experiment(WORDS), advice=two), {"s": Comparison(WORDS, groups, [])})
+    assert "| Here | -13.0% | Alpha at 8 steps; one by one where 256 steps are no matter |" in told
+
+
+def test_places_of_different_qualities_share_no_table():
+    axes = Axes("unique_molecules", "property")
+    experiment = _experiment(axes)
+    grids = {"s": experiment.grids["s"], "t": replace(experiment.grids["s"], property="rings")}
+    two = [Advice("Here", sweep, {"a": "Alpha", "b": "beta"}) for sweep in grids]
+    found = {sweep: Comparison(axes, [Group(8, [], [_pair("b", 0.8, 0.9)], None)], []) for sweep in grids}
+    told = list(advised(replace(experiment, advice=two, grids=grids), found))
+    assert ["| qed of Alpha" in one for one in told] == [True, False]
+    assert "| rings of Alpha against | 8 steps |" in told[1]
+
+
+def test_it_is_said_where_less_is_better():
+    axes = Axes("word_entropy", "perplexity", per="character")
+    (told,) = _advice(Group(8, [], [_pair("b", 0.8, 0.9)], None), axes=axes)
+    assert "| perplexity per character (less is better) of Alpha against | 8 steps |" in told
 
 
 def test_nothing_is_said_of_what_was_not_measured():

@@ -155,18 +155,30 @@ def test_points_that_were_lost_are_made_again(whole, tmp_path, capfd):
 
 def test_a_run_that_had_to_be_trained_again_is_told_anew(mine, tmp_path):
     """Its points are of the second training, and so is what the ledger says of it."""
-    path, _ = mine()
-    flags = ["reproduce", path, *_flags(tmp_path)[2:]]
-    main(flags)
+    path, _ = mine({"overview": {"against": "mdlm", "families": {"mdlm": ["mdlm"]}},
+                    "sweeps": {name: {"title": name, "runs": ["mdlm"]} for name in ("methods", "path")},
+                    "scales": {"toy": {**mine()[1]["scales"]["toy"], "sweeps": ["methods", "path"]}}})  # fmt: skip
     results = tmp_path / "results" / "mine-toy"
     ledger = Ledger(results / "ledger.jsonl")
+
+    def go(work):
+        main(["reproduce", path, "--scale", "toy", "--out", str(tmp_path / work), "--results",
+              str(tmp_path / "results"), "--device", "cpu"])  # fmt: skip
+
+    go("work")
+    first, predicted = ledger.find("train", "mdlm"), ledger.find("predict", "mdlm")
+    ledger.write(**{**first, "device": "another"})
+    ledger.write(**{**predicted, "device": "another"})
+    (results / "methods.jsonl").unlink()
+    go("work")
+    assert ledger.find("train", "mdlm")["device"] == ledger.find("predict", "mdlm")["device"] == "another"
+    ledger.write(**{**predicted, "plan": "of other weights", "device": "another"})
+    (results / "methods.jsonl").unlink()
+    go("elsewhere")
     entry = ledger.find("train", "mdlm")
-    ledger.write(**{**entry, "device": "another"})
-    for out, device in (("work", "another"), ("elsewhere", entry["device"])):
-        (results / "methods.jsonl").unlink()
-        main([*flags[:5], str(tmp_path / out), *flags[6:]])
-        assert (results / "methods.jsonl").exists()
-        assert ledger.find("train", "mdlm")["device"] == device
+    assert (entry["device"], entry["swept_before"]) == (first["device"], ["path"])  # whose points are kept
+    assert ledger.find("predict", "mdlm")["device"] == first["device"]
+    assert "swept_before" not in first
 
 
 @pytest.fixture

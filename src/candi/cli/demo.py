@@ -1,6 +1,7 @@
 """candi demo"""
 
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 
@@ -31,3 +32,6 @@ def run(arguments: Sequence[str]) -> None:
         page.wait()
     finally:
         page.close()
+    # a visitor's thread may be inside C++ (a molecule is drawn, say): an interpreter that ends around it aborts
+    sys.stderr.flush()
+    os._exit(0)

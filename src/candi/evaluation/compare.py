@@ -35,6 +35,7 @@ class Axes:
     diversity: str
     quality: str
     less: bool = False  # is a property wanted small?
+    per: str | None = None  # what a judge's tokens are, if they are something that a reader knows
 
     @property
     def measures(self) -> tuple[Measure, Measure]:
@@ -149,6 +150,7 @@ class Comparison:
         """What the two measures are called; a property by its own name."""
         name = self.groups[0].curves[0].lines[0]["card"].get("property")
         diversity, quality = (measure.label for measure in self.axes.measures)
+        quality += f" per {self.axes.per}" if self.axes.per else ""
         return diversity, f"mean {name} of the valid molecules" if self.axes.quality == "property" else quality
 
 

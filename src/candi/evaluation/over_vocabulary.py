@@ -8,7 +8,7 @@ Interval = tuple[float, float, float]  # a value, and the ends of its 95% interv
 
 @dataclass(frozen=True)
 class OfVocabulary:
-    """A run among those that differ in their vocabulary alone.
+    """A run among those of the same text, trunk and training, in vocabularies of different size.
 
     `ratios` are its quality over that of the run it is held against, at matched diversity, by the number of steps; that
     run itself has none. `longer` are the same if both are trained longer. `identifiable` and `rank` are averages over

@@ -71,7 +71,7 @@ class CausalScorer:
             "content": self.content,
             "tokenizer": type(self.tokenizer).__name__,
             "vocab_size": len(self.tokenizer),
-            "precision": str(self.model.dtype).removeprefix("torch."),
+            "precision": _precision(self.model.dtype, self.model.device),
             "context": self.context,
         }
 
@@ -81,7 +81,7 @@ class CausalScorer:
         nats, counts = torch.zeros(len(rows), dtype=torch.float64), torch.zeros(len(rows), dtype=torch.long)
         for chosen, ids, real in _batches(rows, self.tokens):
             inputs = {"input_ids": ids.to(self.model.device), "attention_mask": real.long().to(self.model.device)}
-            with _tensor_cores(self.model.device):
+            with _products(self.model.device):
                 logits = self.model(**inputs).logits[:, :-1].float()
             losses = F.cross_entropy(logits.transpose(1, 2), inputs["input_ids"][:, 1:], reduction="none").cpu()
             counted = real[:, 1:] & counted_tokens(ids, self.tokenizer.eos_token_id)[:, 1:]
@@ -96,7 +96,7 @@ class CausalScorer:
         found = np.zeros((len(rows), self.model.config.hidden_size), dtype=np.float32)
         for chosen, ids, real in _batches(rows, self.tokens):
             inputs = {"input_ids": ids.to(self.model.device), "attention_mask": real.long().to(self.model.device)}
-            with _tensor_cores(self.model.device):
+            with _products(self.model.device):
                 hidden = self.model(**inputs, output_hidden_states=True).hidden_states[-1].float().cpu()
             found[chosen.numpy()] = hidden[torch.arange(len(ids)), real.sum(-1) - 1].numpy()
         return found
@@ -121,7 +121,7 @@ class RunScorer:
             "content": content(self.name),
             "tokenizer": self.model.tokenizer.fingerprint,
             "vocab_size": self.model.tokenizer.vocab_size,
-            "precision": str(self.model.denoiser.head.weight.dtype).removeprefix("torch."),
+            "precision": _precision(self.model.denoiser.head.weight.dtype, self.model.device),
             "context": self.model.config.length,
         }
 
@@ -133,7 +133,7 @@ class RunScorer:
         for chosen, ids, real in _batches(rows, self.tokens):
             x0 = ids.to(device)
             state = method.prior(x0, torch.zeros_like(x0, dtype=torch.bool), Rng.from_seed(0, device))
-            with _tensor_cores(device):
+            with _products(device):
                 losses = self.model.denoiser(state).nll(x0).double().cpu()
             nats[chosen] = (losses * real).sum(-1)
             counts[chosen] = real.sum(-1)
@@ -202,12 +202,15 @@ def _average_ranks(x: Tensor) -> Tensor:
     return (x[:, None] > x).double().sum(-1) + ((x[:, None] == x).double().sum(-1) - 1) / 2
 
 
+def _precision(dtype: torch.dtype, device: torch.device) -> str:
+    return "tf32" if dtype == torch.float32 and device.type == "cuda" else str(dtype).removeprefix("torch.")
+
+
 @contextmanager
-def _tensor_cores(device: torch.device) -> Iterator[None]:
-    """float32 products by TF32 on a GPU, whoever set what before: a score must not depend on it."""
+def _products(device: torch.device) -> Iterator[None]:
+    """float32 products by TF32 on a GPU, in full elsewhere, whoever set what before: scores must not depend on it."""
     before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("high" if device.type == "cuda" else "highest")
     try:
         yield
     finally:

@@ -183,7 +183,7 @@ def over_steps(summary: OverSteps, names: tuple[str, str]) -> Figure:
 
 def over_vocabulary(runs: Sequence[OfVocabulary], quality: str, against: str) -> Figure:
     """Above, quality over that of one method at each number of steps; below, what identifiability predicts."""
-    steps = sorted({count for run in runs for count in run.ratios})
+    steps = sorted({count for run in runs for count in (*run.ratios, *run.longer)})
     families = list(dict.fromkeys(run.family for run in runs))
     sizes = sorted({run.vocab_size for run in runs})
     wide = max(2, len(steps))

@@ -40,6 +40,12 @@ def sentence(pair: Pair, axes: Axes) -> str:
     )
 
 
+def listed(values: Sequence[int]) -> str:
+    """8, 16 and 32."""
+    *most, last = map(str, values)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def trap(group: Group) -> list[str]:
     """What a choice of one temperature for each curve can make of them."""
     if group.rankings is None:

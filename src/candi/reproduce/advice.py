@@ -4,7 +4,6 @@ what its figure shows."""
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 from candi.errors import UserError
@@ -12,7 +11,7 @@ from candi.evaluation.choice import Choice, Gain
 from candi.evaluation.compare import Comparison, Group
 from candi.evaluation.measures import Measure
 from candi.files import write_text
-from candi.report.tables import table
+from candi.report.tables import listed, table
 from candi.reproduce.declared import Advice, Claim
 from candi.reproduce.experiment import Experiment
 from candi.reproduce.verdict import AGREES, DISAGREES, MISSING, Finding, findings
@@ -32,11 +31,10 @@ class _Judged:
     @property
     def chosen(self) -> list[str]:
         """By name: one or several of them, and at how many steps."""
-        walks = [
-            f"{' or '.join(names)} at {_listed([steps for steps, _ in group])} steps"
-            for names, group in groupby(self.best, key=lambda one: one[1])
-        ]
-        return walks + [
+        at: dict[str, list[int]] = {}
+        for steps, names in self.best:
+            at.setdefault(" or ".join(names), []).append(steps)
+        return [f"{names} at {listed(steps)} steps" for names, steps in at.items()] + [
             f"{self.advice.runs[other]} where {count} steps are no matter"
             for other, count in self.fixed.items()
             if other in self.others and self.others[other][-1].verdict == DISAGREES
@@ -59,11 +57,11 @@ def advised(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator
 
 
 def choices(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator[Choice]:
-    """The same for a figure: by how much the first of each advice is better than the rest. What shares a table is left
-    to the experiment's overview."""
+    """The same for a figure: by how much the first of each advice is better than the rest. What an overview shows is
+    not shown again."""
     measure = experiment.axes.measures[1]
-    single = [alike[0] for alike in _alike(experiment) if len(alike) == 1]
-    for advice in (advice for advice in single if advice.sweep in found):
+    shown = experiment.advice if experiment.overview is None else ()
+    for advice in (advice for advice in shown if advice.sweep in found):
         judged = _judged(advice, found[advice.sweep]).others
         gains = {
             other: [_gain(one, measure) for one in some if math.isfinite(one.value)] for other, some in judged.items()
@@ -94,7 +92,11 @@ def into(readme: Path, advice: Sequence[str]) -> None:
 
 
 def _alike(experiment: Experiment) -> list[list[Advice]]:
-    return [list(some) for _, some in groupby(experiment.advice, key=lambda advice: tuple(advice.runs.values()))]
+    """Those of the same methods and the same quality together."""
+    alike: dict[tuple[str, ...], list[Advice]] = {}
+    for advice in (advice for advice in experiment.advice if advice.sweep in experiment.grids):
+        alike.setdefault((experiment.quality_in(advice.sweep), *advice.runs.values()), []).append(advice)
+    return list(alike.values())
 
 
 def _judged(advice: Advice, comparison: Comparison) -> _Judged:
@@ -124,7 +126,7 @@ def _together(experiment: Experiment, some: Sequence[_Judged]) -> str:
     _, *others = some[0].advice.runs.values()
     head = [f"{against} {others[0]}" if len(others) == 1 else against, *counts, "take"]
     rows = [
-        [one.advice.where if len(others) == 1 else f"{one.advice.where}: {other}", *row, _whom(one)]
+        [one.advice.where if len(others) == 1 else f"{one.advice.where}: {other}", *row, _whom(one, steps)]
         for one in some
         for other, *row in one.rows(steps, experiment.axes.measures[1].additive)
     ]
@@ -133,12 +135,17 @@ def _together(experiment: Experiment, some: Sequence[_Judged]) -> str:
 
 def _head(experiment: Experiment, advice: Advice, steps: Sequence[int]) -> list[str]:
     name, *_ = advice.runs.values()
-    return [f"{experiment.quality_in(advice.sweep)} of {name} against", *(f"{count} steps" for count in steps)]
+    measure = experiment.axes.measures[1]
+    sense = "" if measure.additive or measure.higher_is_better else " (less is better)"
+    return [f"{experiment.quality_in(advice.sweep)}{sense} of {name} against", *(f"{count} steps" for count in steps)]
 
 
-def _whom(one: _Judged) -> str:
-    names = {names for _, names in one.best}
-    return " or ".join(names.pop()) if len(names) == 1 else "; ".join(one.chosen)
+def _whom(one: _Judged, steps: Sequence[int]) -> str:
+    """By name alone, if it is the same at all of these steps."""
+    always = [" or ".join(names) for _, names in one.best]
+    if len(always) == len(steps) and len({*always}) == len(one.chosen) == 1:
+        return always[0]
+    return "; ".join(one.chosen)
 
 
 def _best(walks: Sequence[str], group: Group, comparison: Comparison) -> list[str]:
@@ -158,13 +165,6 @@ def _change(one: Finding, additive: bool) -> str:
     if one.verdict == MISSING:
         return ""
     if not math.isfinite(one.value):
-        return {AGREES: "ahead", DISAGREES: "behind"}.get(one.verdict, "not settled")
+        return one.word
     size = f"{one.value:+.3f}" if additive else f"{100 * (one.value - 1):+.1f}%"
-    if one.crosses:
-        return f"crosses ({size})"
-    return size if one.verdict in (AGREES, DISAGREES) else f"level ({size})"
-
-
-def _listed(steps: Sequence[int]) -> str:
-    *most, last = map(str, steps)
-    return f"{', '.join(most)} and {last}" if most else last
+    return size if one.word in ("ahead", "behind") else f"{one.word} ({size})"

@@ -58,9 +58,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Overview:
-    """Runs that differ in their vocabulary alone, by method; each is held against that of `against` in its place.
+    """Runs of the same text in vocabularies of growing size, by method.
 
-    `longer` names, for some of them, the same run trained longer, for one of `against` too.
+    Each is held against that of `against` in its place. `longer` names, for some of them, the same run trained longer,
+    and so for those of `against` in their place.
     """
 
     against: str
@@ -108,6 +109,7 @@ class File:
     claims: list[Any]
     scales: dict[str, Any]
     classifiers: dict[str, Any] = field(default_factory=dict)
+    per: str | None = None  # what the judge's tokens are: quality is told per byte, say
     chapter: int = 9  # where it stands on the page of results
     overview: dict[str, Any] | None = None
     advice: list[Any] = field(default_factory=list)
@@ -228,6 +230,8 @@ def overview(file: File, where: str) -> Overview | None:
         for run in runs:
             if run not in file.runs:
                 raise UserError(f"{where}, overview: {unknown('run', run, file.runs)}")
+    if found.longer and not found.longer.keys() & set(found.families[found.against]):
+        raise UserError(f"{where}, overview: longer needs a run of {found.against} too, to hold the others against.")
     for runs in found.families.values():
         if len(runs) != len(found.families[found.against]):
             raise UserError(

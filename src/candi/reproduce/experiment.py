@@ -70,7 +70,8 @@ class Experiment:
 
     def quality_in(self, sweep: str) -> str:
         """What is good about the points of a sweep, in words."""
-        return self.grids[sweep].property or self.axes.quality.replace("_", " ")
+        per = f" per {self.axes.per}" if self.axes.per else ""
+        return self.grids[sweep].property or self.axes.quality.replace("_", " ") + per
 
     def grids_of(self, run: str) -> dict[str, Grid]:
         return {name: grid for name, grid in self.grids.items() if run in grid.runs}
@@ -177,7 +178,7 @@ def _at_scale(name: str, scale: str, file: File, where: str) -> Experiment:
     for scorer in size.scorers:
         if scorer.startswith(RUN) and scorer.removeprefix(RUN) not in size.runs:
             raise UserError(f"{where}, scale {scale}: {unknown('run', scorer.removeprefix(RUN), size.runs)}")
-    axes = Axes(file.diversity, file.quality)
+    axes = Axes(file.diversity, file.quality, per=file.per)
     _ = axes.measures  # refuses unknown ones
     return Experiment(
         name=name, scale=scale, title=file.title, question=file.question, figure=file.figure, about=size.about,

@@ -17,7 +17,7 @@ from candi.reproduce.advice import advised, choices, into
 from candi.reproduce.declared import CLASSIFIER, Claim, Grid
 from candi.reproduce.experiment import SCALES, Experiment, experiments, read
 from candi.reproduce.ledger import Ledger
-from candi.reproduce.overview import in_words, overview
+from candi.reproduce.overview import in_words, order, overview
 from candi.reproduce.overview import told as overview_table
 from candi.reproduce.results import Results
 from candi.reproduce.times import each_took
@@ -163,15 +163,18 @@ def _section(
 def _overview(experiment: Experiment, found: dict[str, Comparison], ledger: Ledger, figures: Path) -> list[str]:
     assert experiment.overview is not None
     runs, against = list(overview(experiment, found, ledger)), experiment.overview.against
-    quality, stem = experiment.axes.quality.replace("_", " "), figures / f"{experiment.label}-overview"
+    quality, stem = experiment.quality_in(next(iter(found))), figures / f"{experiment.label}-overview"
     plots.save(plots.over_vocabulary(runs, quality, against), stem)
     return [
         "### As the vocabulary grows",
         f"![{quality} over the vocabulary, and what identifiability predicts](figures/{stem.name}.svg)",
-        *in_words(runs, quality, against, experiment.axes.measures[1].higher_is_better),
-        "Predicted of each trained run from its own token vectors and noise, averaged over the walk: the share of "
-        "positions that can be told, and the rank degradation that its network sees (1/2: nothing can be told).",
+        f"In {quality}, where each is ahead or behind and by how much:",
+        in_words(experiment, found, ledger),
+        "Predicted of each trained run from its own token vectors and noise, at a few positions of the text and "
+        "averaged over the walk: the share of positions that can be told, and the rank degradation that its network "
+        "sees (1/2: nothing can be told).",
         overview_table(runs, quality, against),
+        *order(runs, against, experiment.axes.measures[1].higher_is_better),
     ]
 
 

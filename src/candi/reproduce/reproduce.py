@@ -156,10 +156,10 @@ class Reproduction:
                 self._predict(run, plan)
             return
         with fresh():
-            again = self._train(run, plan)
+            self._train(run, plan, [name for name in self.experiment.grids_of(run) if name not in names])
         if run in self.experiment.judges:  # before it waits for others: they may wait for it
             self._prepare(run, data)
-        self._predict(run, plan, again)
+        self._predict(run, plan)
         self._help_wanted(run).touch()
         with fresh():
             self._classify(run, names)
@@ -181,8 +181,9 @@ class Reproduction:
                 for sweep in self._sweeps(run, self.experiment.grids[name]):
                     sweep.finish()
 
-    def _train(self, run: str, plan: str) -> bool:
-        """Whether there was something to train: what an earlier machine told of the run is then told anew."""
+    def _train(self, run: str, plan: str, swept: Sequence[str] = ()) -> None:
+        """As far as the experiment says. What an earlier machine told of the run is told anew, and which sweeps, whose
+        points are kept, are of the training there."""
         say(f"{run}: training")
         out = self.work / run
         settings = self.experiment.settings(run, self.data, out)
@@ -191,24 +192,27 @@ class Reproduction:
         if not self._trained(run):  # asked to stop: the same command goes on from here
             raise KeyboardInterrupt
         if before and self.kept.ledger.done("train", run, plan):
-            return False
+            return
         rows = list(csv.DictReader((out / "metrics.csv").open(encoding="utf-8")))
         progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
         valid = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
         self.kept.record(
             "train", run, plan, **(self._stamp(progress["seconds"]) | _where(out)), steps=progress["step"],
             tokens=progress["step"] * settings.batch * settings.length, valid_loss=valid[-1] if valid else None,
-            settings=self.experiment.runs[run],
+            settings=self.experiment.runs[run], **({"swept_before": list(swept)} if swept else {}),
         )  # fmt: skip
-        return True
 
-    def _predict(self, run: str, plan: str, again: bool = False) -> None:
-        """What identifiability says of a run that an overview shows."""
-        if run not in self.experiment.foreseen or (self.kept.ledger.done(PREDICTED, run, plan) and not again):
+    def _predict(self, run: str, plan: str) -> None:
+        """What identifiability says of a run that an overview shows: of these weights."""
+        if run not in self.experiment.foreseen:
+            return
+        trained = Contestant.of(str(self.work / run))
+        plan = fingerprint([plan, trained.checkpoint])
+        if self.kept.ledger.done(PREDICTED, run, plan):
             return
         say(f"{run}: what identifiability predicts")
         start, settings = time.monotonic(), self.experiment.settings(run, self.data, self.work / run)
-        model = read_model(Contestant.of(str(self.work / run)).folder)
+        model = read_model(trained.folder)
         tokens = model.tokenizer.encode_beginning(Corpus(self.data, settings.text_field), _CHARACTERS)
         found = prediction(model.denoiser.method, torch.as_tensor(tokens))
         stamp = self._stamp(time.monotonic() - start)

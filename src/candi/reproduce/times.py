@@ -37,25 +37,29 @@ def milliseconds(time: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
 
 
 def each_took(ledger: Ledger, sweep: str, runs: Sequence[str]) -> list[str]:
-    """A table; where runs shared the device with more or fewer others, it says with how many."""
-    found: dict[tuple[str, int], dict[int, float]] = {}
+    """A table of those runs that were timed alike: as many as possible that shared the device with as many others.
+
+    Where it was only counted afterwards how many those were, which a note tells, they were not always as many.
+    """
+    found: dict[int, dict[str, dict[int, float]]] = {}
     for run in runs:
         entry = ledger.find(f"sweep {sweep}", run) or {}
-        for time in entry.get("each", []):
-            found.setdefault((run, _shared(time, entry)), {})[time["steps"]] = time["seconds"]
-    if len({run for run, _ in found}) < 2:
+        for time in entry.get("each", []) if "note" not in entry else []:
+            by_run = found.setdefault(_shared(time, entry), {})
+            by_run.setdefault(run, {})[time["steps"]] = time["seconds"]
+    shared, alike = max(found.items(), key=lambda one: (len(one[1]), -one[0]), default=(1, {}))
+    if len(alike) < 2:
         return []
-    steps = sorted({count for times in found.values() for count in times})
-    head, rows = [f"{count} steps" for count in steps], []
-    for (run, shared), times in sorted(found.items(), key=lambda one: one[0][1]):
-        rows.append([run, str(shared), *(f"{1e3 * times[count]:.2f}" if count in times else "" for count in steps)])
-    beside = {shared for _, shared in found}
-    if len(beside) > 1:
-        told = "; those compare that were as many runs at once on the device"
-        return [f"Milliseconds a sample (medians over points{told}):", table(["", "runs at once", *head], rows)]
-    told = f", {beside.pop()} runs at once on the device" if beside != {1} else ""
-    rows = [[run, *times] for run, _, *times in rows]
-    return [f"Milliseconds a sample (medians over points{told}):", table(["", *head], rows)]
+    steps = sorted({count for times in alike.values() for count in times})
+    rows = [
+        [run, *(f"{1e3 * times[count]:.2f}" if count in times else "" for count in steps)]
+        for run, times in alike.items()
+    ]
+    beside = f", {shared} runs at once on the device" if shared > 1 else ""
+    others = [run for run in runs if run not in alike]
+    left = f" Not timed alike: {', '.join(others)}." if others else ""
+    head = ["", *(f"{count} steps" for count in steps)]
+    return [f"Milliseconds a sample (medians over points{beside}).{left}", table(head, rows)]
 
 
 def _shared(time: Mapping[str, Any], entry: Mapping[str, Any]) -> int:

@@ -31,6 +31,15 @@ class Finding:
     def crosses(self) -> bool:
         return min(self.ahead, self.behind) > _SOME
 
+    @property
+    def word(self) -> str:
+        """What a claim that the first is ahead comes to."""
+        if self.crosses:
+            return "crosses"
+        if self.verdict == OPEN and math.isfinite(self.value):
+            return "level"
+        return {AGREES: "ahead", DISAGREES: "behind"}.get(self.verdict, self.verdict)
+
     def __str__(self) -> str:
         if not math.isfinite(self.value):
             return f"{self.steps} steps: {self.verdict}"
