@@ -161,28 +161,35 @@ def test_help_is_readable(capsys):
     assert "Tokens in a sequence" in text
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_train_and_sample_through_the_real_command(tmp_path, method):
-    """As installed: the console script, in processes of their own."""
-    candi = str(Path(sys.executable).parent / "candi")
-    trained = subprocess.run(
-        [candi, "train", *flags(tmp_path / "run", steps=10, method=method)], capture_output=True, text=True
-    )
-    assert trained.returncode == 0, trained.stderr
-    assert "tokens/s" in trained.stderr
-    assert trained.stdout == ""
-    sampled = subprocess.run(
-        [candi, "sample", tmp_path / "run", "--n=2", "--steps=3", "--json", "--prompt=Py"],
-        capture_output=True,
-        text=True,
-    )
-    assert sampled.returncode == 0, sampled.stderr
-    records = [json.loads(line) for line in sampled.stdout.splitlines()]
+def _checked(output: str) -> None:
+    records = [json.loads(line) for line in output.splitlines()]
     assert len(records) == 2
     for record in records:
         assert record["text"].startswith("Py")
         assert len(record["tokens"]) == 16
         assert record["draws"] == "float64"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_and_samples(tmp_path, method, capfd):
+    main(["train", *flags(tmp_path / "run", steps=10, method=method)])
+    trained = capfd.readouterr()
+    assert "tokens/s" in trained.err
+    assert trained.out == ""
+    main(["sample", str(tmp_path / "run"), "--n=2", "--steps=3", "--json", "--prompt=Py"])
+    _checked(capfd.readouterr().out)
+
+
+def test_train_and_sample_through_the_real_command(tmp_path):
+    """As installed: the console script, in processes of their own."""
+    candi = str(Path(sys.executable).parent / "candi")
+    for arguments in (
+        ["train", *flags(tmp_path / "run", steps=10)],
+        ["sample", tmp_path / "run", "--n=2", "--steps=3", "--json", "--prompt=Py"],
+    ):
+        done = subprocess.run([candi, *arguments], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    _checked(done.stdout)
 
 
 def test_samples_are_written_during_training(tmp_path):

@@ -38,8 +38,8 @@ def floor() -> float:
 @pytest.mark.parametrize("inference", ["exact", "approximate"])
 @pytest.mark.parametrize("solver", ["ddim", "euler", "ancestral"])
 def test_sampling_reaches_the_truth(double, floor, solver, inference):
-    """Identity 1. What is left of the discretisation may add 0.005, a twentieth of the error at 8 steps; euler, of first
-    order in sigma^2, takes twice as many steps to it."""
+    """Identity 1. What is left of the discretisation may add 0.005, a twentieth of the error at 8 steps. Euler, of
+    first order in sigma^2, takes twice as many steps to it."""
     method, many = _candi(), 256 if solver == "euler" else 128
     coarse = TOY.distance(TOY.sample(method, N, 8, solver=solver, inference=inference))
     fine = TOY.distance(TOY.sample(method, N, many, solver=solver, inference=inference))
