@@ -278,7 +278,9 @@ def test_mistakes_are_told_in_a_sentence(place, tmp_path, capsys):
         capsys, *train[:-1], place / "clean", "--label", "rings>=1", "--model.width", "16"
     )
     train_here(tmp_path / "text", steps=2)
-    assert "was not trained on molecules" in _refused(capsys, "guide", tmp_path / "text", "--label", "1")
+    none = ["--label", "1", "--out", tmp_path / "none"]
+    assert "was not trained on molecules" in _refused(capsys, "guide", tmp_path / "text", *none)
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_model_that_recommends_options_can_be_guided_by_a_step_of_its_own(place, tmp_path, capsys):

@@ -75,10 +75,10 @@ def run(arguments: Sequence[str]) -> None:
         given.classifier = _packed(given)
     elif given.classifier is not None:
         given.classifier = classifier_of(locate(given.run), given.classifier)
-    _check(given)
     model = load(given.run, given.device)
     if model.tokenizer.pad is None:
         raise UserError(f"{given.run} was not trained on molecules; train it with --tokenizer smiles.")
+    _check(given)
     known, some = _training_data(given.run)
     advice = model.settled(steps=given.steps, temperature=given.temperature)
     given.steps, given.temperature = advice["steps"], advice["temperature"]
