@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from candi.config import from_json
@@ -33,6 +34,16 @@ class Grid:
     reveals: list[float] = field(default_factory=lambda: [0.0])
     labels: dict[str, int] = field(default_factory=dict)
     label_weights: list[float] = field(default_factory=lambda: [0.0])
+
+    def guides(self, run: str, folder: Path, tilts: bool) -> list[dict[str, Any]]:
+        """By the run's own label, by each of its classifiers with each tilt of what is revealed, or not at all."""
+        if run in self.labels:
+            return [{"label": self.labels[run], "weights": self.label_weights}]
+        return [
+            {"classifiers": [str(folder / judge)], "weights": self.weights, "reveal": reveal}
+            for judge in self.classifiers.get(run, [])
+            for reveal in (self.reveals if tilts else [0.0])
+        ] or [{}]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from candi.evaluation.scorers import rank_correlation
 from candi.report.tables import interval, listed, table
 from candi.reproduce.declared import PREDICTED, Claim
 from candi.reproduce.experiment import Experiment
-from candi.reproduce.ledger import Ledger
+from candi.reproduce.ledger import Entry, Ledger
 from candi.reproduce.verdict import Finding, findings
 
 LONGER = "both trained longer"
@@ -20,22 +20,21 @@ LONGER = "both trained longer"
 
 def overview(experiment: Experiment, found: Mapping[str, Comparison], ledger: Ledger) -> Iterator[OfVocabulary]:
     """Those of its runs that are done."""
-    for family, run, rival in _pairs(experiment):
-        entry = ledger.find(PREDICTED, run)
-        if entry is not None:
-            ratios = _ratios(_judged(experiment, found, run, rival))
-            longer = _ratios(_judged_longer(experiment, found, run, rival))
-            yield OfVocabulary(family, entry["vocab_size"], entry["identifiable"], entry["rank"], ratios, longer)
+    for family, run, rival, entry in _done(experiment, ledger):
+        ratios = _ratios(_judged(experiment, found, run, rival))
+        longer = _ratios(_judged_longer(experiment, found, run, rival))
+        yield OfVocabulary(family, entry["vocab_size"], entry["identifiable"], entry["rank"], ratios, longer)
 
 
-def _pairs(experiment: Experiment) -> Iterator[tuple[str, str, str]]:
-    """Method, run, and the run that it is held against."""
+def _done(experiment: Experiment, ledger: Ledger) -> Iterator[tuple[str, str, str, Entry]]:
+    """Method, run, the run that it is held against, and what was predicted of it."""
     assert experiment.overview is not None
     families, against = experiment.overview.families, experiment.overview.against
     for family, runs in families.items():
         for run, rival in zip(runs, families[against], strict=True):
-            if run in experiment.runs:
-                yield family, run, rival
+            entry = ledger.find(PREDICTED, run)
+            if run in experiment.runs and entry is not None:
+                yield family, run, rival, entry
 
 
 def _judged(experiment: Experiment, found: Mapping[str, Comparison], run: str, rival: str) -> list[Finding]:
@@ -76,9 +75,8 @@ def _cells(ratios: Mapping[int, Interval], steps: Sequence[int]) -> list[str]:
 def in_words(experiment: Experiment, found: Mapping[str, Comparison], ledger: Ledger) -> str:
     """A table of words: where each method is ahead of the one that all are held against, and where behind."""
     cells: dict[str, dict[str, str]] = {}
-    for family, run, rival in _pairs(experiment):
-        entry = ledger.find(PREDICTED, run)
-        size = f"{entry['vocab_size']:,}" if entry is not None else ""
+    for family, run, rival, entry in _done(experiment, ledger):
+        size = f"{entry['vocab_size']:,}"
         if judged := _judged(experiment, found, run, rival):
             cells.setdefault(size, {})[family] = _outcome(judged)
         if judged := _judged_longer(experiment, found, run, rival):

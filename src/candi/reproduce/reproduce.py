@@ -249,19 +249,8 @@ class Reproduction:
                 molecules=grid.property if HAS_RDKIT else None, scorers=self._scorers(),
                 characters=self.experiment.characters, shared=self.shared, **guided,
             )
-            for guided in self._guides(run, grid, grid.reveals if method.gaussian() is not None else [0.0])
+            for guided in grid.guides(run, self.work / CLASSIFIERS, tilts=method.gaussian() is not None)
         ]  # fmt: skip
-
-    def _guides(self, run: str, grid: Grid, reveals: Sequence[float]) -> list[dict[str, Any]]:
-        """By its own label, by each classifier with each tilt of what is revealed, or not at all."""
-        if run in grid.labels:
-            return [{"label": grid.labels[run], "weights": grid.label_weights}]
-        judges = [str(self.work / CLASSIFIERS / judge) for judge in grid.classifiers.get(run, [])]
-        return [
-            {"classifiers": [judge], "weights": grid.weights, "reveal": reveal}
-            for judge in judges
-            for reveal in reveals
-        ] or [{}]
 
     def _scorers(self) -> list[str]:
         return [
