@@ -176,7 +176,7 @@ def over_steps(summary: OverSteps, names: tuple[str, str]) -> Figure:
         ticks = sorted({cell.steps for cell in summary.cells if cell.steps is not None})
         axes.set_xticks(ticks, [str(count) for count in ticks])
         axes.set_xlabel("denoising steps")
-        axes.set_ylabel(f"{names[1]} where {names[0]} are {summary.diversity:.2g}")
+        axes.set_ylabel(textwrap.fill(f"{names[1]} where {names[0]} are {summary.diversity:.2g}", 44))
         figure.legend(loc="outside upper center", ncols=4, frameon=False)
     return figure
 
