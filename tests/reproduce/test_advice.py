@@ -96,19 +96,14 @@ def test_a_figure_shows_by_how_much_the_first_is_better():
     far = Pair("a", "c", None, "a")  # ahead, nobody knows by how much
     gains = {}
     for quality, unit in (
-        ("valid_words", "more valid words"),
-        ("perplexity", "less perplexity"),
-        ("property", "more qed"),
+        ("valid_words", "more valid words by Alpha, %"),
+        ("perplexity", "less perplexity by Alpha, %"),
+        ("property", "more qed by Alpha"),
     ):
         axes = Axes("unique_words", quality)
         experiment, found = _experiment(axes), {"s": Comparison(axes, [Group(8, [], [pair, far], None)], [])}
         (one,) = choices(experiment, found)
-        assert (one.where, one.first, one.gain, one.percent) == (
-            "Here, toy scale",
-            "Alpha",
-            unit,
-            quality != "property",
-        )
+        assert (one.where, one.gain, one.ratios) == ("Here, toy scale", unit, False)
         assert list(one.others) == ["b"]
         (gain,) = one.others["b"]
         assert gain.low < gain.value < gain.high
@@ -121,6 +116,24 @@ def test_a_figure_shows_by_how_much_the_first_is_better():
     assert gains["perplexity"].value == pytest.approx(100 * (1 - cost))
     assert (gains["perplexity"].low, gains["perplexity"].high) == pytest.approx((10, 20))
     assert gains["property"].value == pytest.approx(-math.log(cost))
+
+
+def test_where_one_is_many_times_better_the_figure_shows_ratios():
+    """Percent would put a perplexity five times as high at -400 and one of a fifth at 80."""
+    pairs = [_pair("b", 4.0, 6.25), _pair("c", 0.16, 0.25)]
+    for quality, gain, better in (
+        ("perplexity", "their perplexity / that of Alpha", [0.2, 5]),
+        ("valid_words", "valid words of Alpha / theirs", [0.2, 5]),
+    ):
+        axes = Axes("unique_words", quality)
+        found = {"s": Comparison(axes, [Group(8, [], pairs, None)], [])}
+        (one,) = choices(_experiment(axes), found)
+        assert (one.gain, one.ratios) == (gain, True)
+        assert [some[0].value for some in one.others.values()] == pytest.approx(better)
+        assert all(some[0].low < some[0].value < some[0].high for some in one.others.values())
+        panel = plots.choices([one]).axes[0]
+        assert panel.get_xscale() == "log"
+        assert panel.get_lines()[0].get_xdata()[0] == 1  # no difference
 
 
 def test_the_same_methods_in_several_places_share_a_table_that_says_whom_to_take():

@@ -44,6 +44,9 @@ def test_a_run_judges_paths_are_swept_and_commands_share_the_work(tmp_path, caps
     assert all(sum(f"{run}: training" in text for text in told) == 1 for run in trained)
     others = [run for run in trained if run != "judge"]
     assert all(any(f"{run}: training" in text for run in others) for text in told)  # both had something to do
+    assert all(entry["losses"][-1][0] == 30 for entry in ledger if entry["stage"] == "train")
+    write(tmp_path / "r", tmp_path / "docs")
+    assert (tmp_path / "docs" / "figures" / "large-toy-losses.svg").exists()
     before = {path.name: path.read_text() for path in results.glob("*.jsonl")}
     capsys.readouterr()
     main(_flags(tmp_path))  # one alone finds nothing left to do

@@ -140,6 +140,7 @@ def test_a_file_of_one_s_own_and_a_changed_plan(mine, tmp_path, capfd):
         ({"runs": {"mdlm": {"method": "mdlm", "devices": 2}}}, "a run uses one device"),
         ({"runs": {"mdlm": {"method": "mdlm"}, "sweeps": {"method": "mdlm"}}}, "cannot be called 'sweeps'"),
         ({"classifiers": {"mdlm": {"label": "qed:top"}}}, "'mdlm' is the name of two"),
+        ({"sweeps": {"methods": METHODS | {"trap": ["nope"]}}}, "trap: There is no run 'nope'"),
         ({"sweeps": {"methods": METHODS | {"labels": {"mdlm": 1}}}}, "knows labels"),
         ({"sweeps": {"methods": METHODS | {"classifiers": {"mdlm": ["nobody"]}}}}, "no classifier 'nobody'"),
         ({"sweeps": {"methods": METHODS | {"classifiers": {"nope": []}}}}, "no run 'nope'"),

@@ -191,7 +191,7 @@ def test_the_page_is_made_of_the_results_alone(whole, tmp_path):
     moved = ", ".join(f"{run} {unique[run, 2]} to {unique[run, 4]}" for run in ("candi", "mdlm"))
     assert f"At one temperature (0.7), 4 steps in the place of 2 change the unique words: {moved}. That" in first
     assert "candi reproduce text8 --scale toy" in first
-    assert first.count("![") == 2 * len(SWEEPS)  # the frontiers, and over the steps
+    assert first.count("![") == 2 * len(SWEEPS) + 1  # the frontiers, over the steps; and the losses
     pictures = [{p.name: p.read_bytes() for p in (tmp_path / d / "figures").glob("*.svg")} for d in "ab"]
     assert pictures[0] == pictures[1]
     assert "One-hot" not in first  # it is no part of the toy

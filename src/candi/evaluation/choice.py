@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much the first is better than another, with its 95% interval; below 0 it is worse."""
+    """By how much the first is better than another, with its 95% interval; to the left of no difference it is worse."""
 
     steps: int
     value: float
@@ -16,11 +16,13 @@ class Gain:
 
 @dataclass(frozen=True)
 class Choice:
-    """`where` is the data, `gain` what there is more or less of; `others` by run, `names` are theirs."""
+    """`where` is the data, `gain` what there is more or less of, and by whom; `others` by run, `names` are theirs.
+
+    Gains are differences or percent, which begin at 0, or where they are large `ratios`, which begin at 1.
+    """
 
     where: str
-    first: str
     gain: str
-    percent: bool
+    ratios: bool
     others: Mapping[str, Sequence[Gain]]
     names: Mapping[str, str]

@@ -1,6 +1,7 @@
 """Every figure."""
 
-from candi.plots.measured import by_temperature, choices, frontiers, histogram, over_steps, over_vocabulary, speed
+from candi.plots.compared import choices, losses, over_steps, over_vocabulary, single_temperatures
+from candi.plots.measured import by_temperature, frontiers, histogram, speed
 from candi.plots.style import COLOURS, save
 from candi.plots.theory import curves, dissonance, embeddings, kernels, schedule, validation
 
@@ -14,10 +15,12 @@ __all__ = [
     "frontiers",
     "histogram",
     "kernels",
+    "losses",
     "over_steps",
     "over_vocabulary",
     "save",
     "schedule",
+    "single_temperatures",
     "speed",
     "validation",
 ]

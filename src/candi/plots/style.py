@@ -1,12 +1,14 @@
 """How figures look: colours that colour-blind people can tell apart, files that are the same for the same figure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 # Okabe and Ito's palette
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -40,6 +42,31 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def several(wide: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=size, layout="constrained")
     return figure, list(figure.subplots(1, wide, squeeze=False)[0])
+
+
+def colour(name: str, names: Sequence[str]) -> str:
+    """Of one of several, by its place among them."""
+    return COLOURS[list(names).index(name) % len(COLOURS)]
+
+
+def legend(figure: Figure, panels: Iterable[Axes]) -> None:
+    """Above all panels, each name once."""
+    both = [panel.get_legend_handles_labels() for panel in panels]
+    handles = {name: handle for some, names in both for handle, name in zip(some, names, strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=4, frameon=False)
+
+
+def spread(values: Iterable[float]) -> bool:
+    """Whether numbers lie so far apart that only ratios can be read."""
+    some = [float(value) for value in values]
+    return 0 < 3 * min(some) < max(some)
+
+
+def by_ratios(axis: Axis) -> None:
+    """Marks at 1, 2 and 5 of each power of ten on an axis that has been made logarithmic."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def of(rows: Sequence[Mapping[str, Any]], **fixed: Any) -> list[Mapping[str, Any]]:

@@ -17,6 +17,7 @@ from candi.reproduce.experiment import Experiment
 from candi.reproduce.verdict import AGREES, DISAGREES, MISSING, Finding, findings
 
 BEGIN, END = "<!-- written by make results -->", "<!-- end of what make results writes -->"
+_FAR = 2.0  # times as good: from here on percent mislead
 
 
 @dataclass(frozen=True)
@@ -63,19 +64,27 @@ def choices(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator
     shown = experiment.advice if experiment.overview is None else ()
     for advice in (advice for advice in shown if advice.sweep in found):
         judged = _judged(advice, found[advice.sweep]).others
-        gains = {
-            other: [_gain(one, measure) for one in some if math.isfinite(one.value)] for other, some in judged.items()
-        }
-        gains = {other: some for other, some in gains.items() if some}
-        name = next(iter(advice.runs.values()))
-        better = "more" if measure.additive or measure.higher_is_better else "less"
-        gain, where = f"{better} {experiment.quality_in(advice.sweep)}", f"{advice.where}, {experiment.scale} scale"
+        known = {other: [one for one in some if math.isfinite(one.value)] for other, some in judged.items()}
+        ratios = not measure.additive and any(
+            not 1 / _FAR < one.value < _FAR for some in known.values() for one in some
+        )
+        gains = {other: [_gain(one, measure, ratios) for one in some] for other, some in known.items() if some}
+        gain = _gained(experiment.quality_in(advice.sweep), next(iter(advice.runs.values())), measure, ratios)
         if gains:
-            yield Choice(where, name, gain, not measure.additive, gains, advice.runs)
+            yield Choice(f"{advice.where}, {experiment.scale} scale", gain, ratios, gains, advice.runs)
 
 
-def _gain(one: Finding, measure: Measure) -> Gain:
+def _gained(quality: str, name: str, measure: Measure, ratios: bool) -> str:
+    if ratios:
+        return f"{quality} of {name} / theirs" if measure.higher_is_better else f"their {quality} / that of {name}"
+    better = "more" if measure.additive or measure.higher_is_better else "less"
+    return f"{better} {quality} by {name}{'' if measure.additive else ', %'}"
+
+
+def _gain(one: Finding, measure: Measure, ratios: bool) -> Gain:
     def gained(value: float) -> float:
+        if ratios:
+            return value if measure.higher_is_better else 1 / value
         return value if measure.additive else 100 * (value - 1 if measure.higher_is_better else 1 - value)
 
     low, high = sorted((gained(one.low), gained(one.high)))

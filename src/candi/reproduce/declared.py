@@ -20,7 +20,8 @@ class Grid:
     """A sweep: runs x steps x temperatures x options of sampling, and of molecules x weights of guidance.
 
     `property` is what is measured of molecules; `classifiers` says which ones guide which run; `reveals` how much they
-    tilt what is revealed; `labels` what a run that knows labels is asked for, `label_weights` how far beyond it.
+    tilt what is revealed; `labels` what a run that knows labels is asked for, `label_weights` how far beyond it. `trap`
+    names curves for which a figure shows what single temperatures make of them.
     """
 
     title: str
@@ -34,6 +35,7 @@ class Grid:
     reveals: list[float] = field(default_factory=lambda: [0.0])
     labels: dict[str, int] = field(default_factory=dict)
     label_weights: list[float] = field(default_factory=lambda: [0.0])
+    trap: list[str] = field(default_factory=list)
 
     def guides(self, run: str, folder: Path, tilts: bool) -> list[dict[str, Any]]:
         """By the run's own label, by each of its classifiers with each tilt of what is revealed, or not at all."""
@@ -173,6 +175,9 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
         for run in grid.runs:
             if run not in file.runs:
                 raise UserError(f"{where}, sweep {name}: {unknown('run', run, file.runs)}")
+        for run in map(run_of, grid.trap):
+            if run not in grid.runs:
+                raise UserError(f"{where}, sweep {name}, trap: {unknown('run', run, grid.runs)}")
         if min([*grid.steps, 1]) < 1 or min([*grid.temperatures, 1.0]) <= 0:
             raise UserError(f"{where}, sweep {name}: a point needs at least 1 step and a temperature above 0.")
         _check_guides(file, size, grid, f"{where}, sweep {name}")

@@ -9,6 +9,7 @@ from candi.evaluation.card import Card
 from candi.evaluation.choice import Choice
 from candi.evaluation.compare import Comparison, compare
 from candi.evaluation.over_steps import over_steps
+from candi.evaluation.single_temperature import winners
 from candi.evaluation.table import read_lines
 from candi.files import write_text
 from candi.report.tables import caution, matched_rows, table
@@ -141,6 +142,7 @@ def _section(
         f"    candi reproduce {experiment.name} --scale {experiment.scale}{data}",
         table(["the paper says", "measured", "verdict"], claims),
         _trained(experiment, Results(experiment, folder).ledger),
+        *_learned(experiment, Results(experiment, folder).ledger, figures),
     ]
     if experiment.overview is not None:
         parts += _overview(experiment, found, Results(experiment, folder).ledger, figures)
@@ -155,6 +157,7 @@ def _section(
             parts += guided.by_temperature(comparison, stem)
         else:
             parts += [*_over_steps(comparison, stem, title), *_along(comparison), *_trap(comparison)]
+            parts += _shown_trap(comparison, experiment.grids[name].trap, stem)
             parts += each_took(Results(experiment, folder).ledger, name, experiment.grids[name].runs)
         parts += ["<details><summary>The same in numbers</summary>", *_matched(comparison), "</details>"]
     return parts
@@ -219,11 +222,29 @@ def _trap(comparison: Comparison) -> list[str]:
     return [f"The single-temperature trap: one temperature for each curve can give so many different rankings: {told}."]
 
 
+def _shown_trap(comparison: Comparison, labels: Sequence[str], stem: Path) -> list[str]:
+    """Each of some curves as the best of them, where one temperature for each lets it be."""
+    drawn = {curve.label for group in comparison.groups for curve in group.curves}
+    shown = [label for label in labels if label in drawn]
+    found = winners(comparison, shown) if shown else []
+    if len(found) < 2:
+        return []
+    plots.save(plots.single_temperatures(found, comparison.labels), stem.with_name(f"{stem.name}-trap"))
+    told = "; ".join(
+        f"{one.winner} with {', '.join(f'{label} at {t:g}' for label, t in one.temperatures.items())}" for one in found
+    )
+    return [
+        f"![The same points at one temperature for each](figures/{stem.name}-trap.svg)",
+        f"So, from the same points, the best at every number of steps is: {told}. What gives the choice "
+        f"away is the {comparison.labels[0]}, whose range is in the legends.",
+    ]
+
+
 def _matched(comparison: Comparison) -> Iterator[str]:
     diversity, quality = comparison.labels
     for group in comparison.groups:
         head, rows = matched_rows(group)
-        yield f"{group.steps} steps, {quality} where {diversity} are"
+        yield f"{group.steps} steps, {quality} by {diversity}"
         yield table(head, rows)
 
 
@@ -243,6 +264,21 @@ def _trained(experiment: Experiment, ledger: Ledger) -> str:
         told += "\n\nA loss is its method's own objective, in nats a token: between methods they do not compare."
     told += f"\n\nNot run yet: {', '.join(missing)}." if missing else ""
     return told + _classifiers(experiment, ledger)
+
+
+def _learned(experiment: Experiment, ledger: Ledger, figures: Path) -> list[str]:
+    """The losses of the runs of the first sweep while they were trained, where the ledger has kept them."""
+    swept = next(iter(experiment.grids.values())).runs
+    entries = {run: ledger.find("train", run) for run in experiment.runs if run in swept}
+    losses = {run: entry["losses"] for run, entry in entries.items() if entry is not None and "losses" in entry}
+    if not losses:
+        return []
+    stem = figures / f"{experiment.label}-losses"
+    plots.save(plots.losses(losses), stem)
+    return [
+        f"![Losses while training](figures/{stem.name}.svg)",
+        "Heights do not compare; when a line begins to fall, and whether it falls still where it ends, does.",
+    ]
 
 
 def _classifiers(experiment: Experiment, ledger: Ledger) -> str:

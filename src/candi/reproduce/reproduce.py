@@ -5,7 +5,6 @@ experiment can be spread over machines that come and go. The same command begun 
 work: each takes a run that no other is at, and where there is none left, points of the runs that others have trained.
 """
 
-import csv
 import json
 import time
 from collections.abc import Sequence
@@ -34,6 +33,7 @@ from candi.model import read_model
 from candi.reproduce import beforehand
 from candi.reproduce.declared import CLASSIFIER, CLASSIFIERS, JUDGE, LOCKS, PREDICTED, RUN, SWEEPS, Grid
 from candi.reproduce.experiment import Experiment
+from candi.reproduce.learning import learned
 from candi.reproduce.results import Results, say
 from candi.reproduce.times import times
 from candi.training import checkpoint
@@ -193,12 +193,10 @@ class Reproduction:
             raise KeyboardInterrupt
         if before and self.kept.ledger.done("train", run, plan):
             return
-        rows = list(csv.DictReader((out / "metrics.csv").open(encoding="utf-8")))
         progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
-        valid = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
         self.kept.record(
             "train", run, plan, **(self._stamp(progress["seconds"]) | _where(out)), steps=progress["step"],
-            tokens=progress["step"] * settings.batch * settings.length, valid_loss=valid[-1] if valid else None,
+            tokens=progress["step"] * settings.batch * settings.length, **learned(out / "metrics.csv"),
             settings=self.experiment.runs[run], **({"swept_before": list(swept)} if swept else {}),
         )  # fmt: skip
 

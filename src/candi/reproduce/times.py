@@ -37,29 +37,24 @@ def milliseconds(time: Mapping[str, Any], entry: Mapping[str, Any]) -> str:
 
 
 def each_took(ledger: Ledger, sweep: str, runs: Sequence[str]) -> list[str]:
-    """A table of those runs that were timed alike: as many as possible that shared the device with as many others.
-
-    Where it was only counted afterwards how many those were, which a note tells, they were not always as many.
-    """
-    found: dict[int, dict[str, dict[int, float]]] = {}
+    """A table of those runs that had the device to themselves: what others do to it beside one differs from point to
+    point, even if there are always as many."""
+    alone: dict[str, dict[int, float]] = {}
     for run in runs:
         entry = ledger.find(f"sweep {sweep}", run) or {}
-        for time in entry.get("each", []) if "note" not in entry else []:
-            by_run = found.setdefault(_shared(time, entry), {})
-            by_run.setdefault(run, {})[time["steps"]] = time["seconds"]
-    shared, alike = max(found.items(), key=lambda one: (len(one[1]), -one[0]), default=(1, {}))
-    if len(alike) < 2:
+        for time in entry.get("each", []):
+            if _shared(time, entry) == 1:
+                alone.setdefault(run, {})[time["steps"]] = time["seconds"]
+    if len(alone) < 2:
         return []
-    steps = sorted({count for times in alike.values() for count in times})
+    steps = sorted({count for times in alone.values() for count in times})
     rows = [
         [run, *(f"{1e3 * times[count]:.2f}" if count in times else "" for count in steps)]
-        for run, times in alike.items()
+        for run, times in alone.items()
     ]
-    beside = f", {shared} runs at once on the device" if shared > 1 else ""
-    others = [run for run in runs if run not in alike]
-    left = f" Not timed alike: {', '.join(others)}." if others else ""
-    head = ["", *(f"{count} steps" for count in steps)]
-    return [f"Milliseconds a sample (medians over points{beside}).{left}", table(head, rows)]
+    others = [run for run in runs if run not in alone]
+    left = f" Not timed alone: {', '.join(others)}." if others else ""
+    return [f"Milliseconds a sample (medians over points).{left}", table(["", *(f"{n} steps" for n in steps)], rows)]
 
 
 def _shared(time: Mapping[str, Any], entry: Mapping[str, Any]) -> int:

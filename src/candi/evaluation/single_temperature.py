@@ -1,0 +1,59 @@
+"""The single-temperature trap, shown: compared at one temperature each, nearly anybody can be made to win."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from candi.evaluation.compare import Comparison
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A point as measured."""
+
+    steps: int
+    diversity: float
+    quality: float
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One temperature for each curve, with which `winner` is best at every number of steps."""
+
+    winner: str
+    temperatures: Mapping[str, float]
+    dots: Mapping[str, Sequence[Dot]]
+
+
+def winners(comparison: Comparison, labels: Sequence[str]) -> list[Chosen]:
+    """For each of some curves the choice that lets it win, if there is one.
+
+    Of all such choices the one whose curves are closest in diversity, on average over the steps: that which a reader
+    who looks at the diversities is likeliest to let pass.
+    """
+    found = _measured(comparison, labels)
+    best: dict[str, tuple[float, tuple[float, ...]]] = {}
+    for chosen in product(*(found[label] for label in labels)):
+        rows = list(zip(*(found[label][t] for label, t in zip(labels, chosen, strict=True)), strict=True))
+        costs = comparison.axes.cost(np.array([[dot.quality for dot in row] for row in rows]))
+        firsts = set(costs.argmin(-1).tolist())
+        if len(firsts) == 1:
+            winner = labels[firsts.pop()]
+            apart = sum(max(dot.diversity for dot in row) - min(dot.diversity for dot in row) for row in rows)
+            best[winner] = min(best.get(winner, (apart, chosen)), (apart, chosen))
+    pairs = [(winner, dict(zip(labels, best[winner][1], strict=True))) for winner in labels if winner in best]
+    return [Chosen(winner, at, {label: found[label][t] for label, t in at.items()}) for winner, at in pairs]
+
+
+def _measured(comparison: Comparison, labels: Sequence[str]) -> dict[str, dict[float, list[Dot]]]:
+    """By curve and temperature, where there is a point at every number of steps."""
+    found: dict[str, dict[float, list[Dot]]] = {label: {} for label in labels}
+    for group in comparison.groups:
+        for curve in (curve for curve in group.curves if curve.label in found):
+            for line, x, y in zip(curve.lines, *curve.values, strict=True):
+                dots = found[curve.label].setdefault(line["card"]["temperature"], [])
+                dots.append(Dot(group.steps, float(x), float(y)))
+    every = len(comparison.groups)
+    return {label: {t: dots for t, dots in some.items() if len(dots) == every} for label, some in found.items()}
