@@ -8,6 +8,8 @@ import numpy as np
 
 from candi.evaluation.compare import Comparison
 
+MOST_SHOWN = 4  # curves: every choice of temperatures is tried
+
 
 @dataclass(frozen=True)
 class Dot:

@@ -7,6 +7,7 @@ from typing import Any
 
 from candi.config import from_json
 from candi.errors import UserError, unknown
+from candi.evaluation.single_temperature import MOST_SHOWN
 
 RUN = "run:"  # before the name of a run of the experiment that judges the others
 CLASSIFIERS, SWEEPS, LOCKS = "classifiers", "sweeps", "locks"  # folders beside those of the runs
@@ -175,6 +176,8 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
         for run in grid.runs:
             if run not in file.runs:
                 raise UserError(f"{where}, sweep {name}: {unknown('run', run, file.runs)}")
+        if len(grid.trap) == 1 or len(grid.trap) > MOST_SHOWN:
+            raise UserError(f"{where}, sweep {name}: a trap is shown of 2 to {MOST_SHOWN} curves.")
         for run in map(run_of, grid.trap):
             if run not in grid.runs:
                 raise UserError(f"{where}, sweep {name}, trap: {unknown('run', run, grid.runs)}")
