@@ -49,10 +49,11 @@ def test_each_can_be_made_to_win_and_the_closest_choice_is_shown(axes):
             assert {dot.diversity for dot in dots} == {ENTROPIES[round(10 * one.temperatures[label]) - 7]}
         costs = axes.cost(np.array([[dot.quality for dot in one.dots[label]] for label in ("better", "worse")]))
         assert ((costs[0] < costs[1]) == (one.winner == "better")).all()
-    panels = plots.single_temperatures(found, ("diversity", "quality")).axes
+    panels = plots.single_temperatures(found, ("diversity", "quality"), ["other", "better", "worse"]).axes
+    assert [line.get_color() for line in panels[0].get_lines()] == list(plots.COLOURS[1:3])  # as where there are all
     assert [panel.get_title() for panel in panels] == ["better is best", "worse is best"]
     told = [text.get_text() for text in panels[1].get_legend().get_texts()]
-    assert told[1].startswith(f"worse at {at[1]['worse']:g}: {found[1].dots['worse'][0].diversity:.2f} to ")
+    assert told[1].startswith(f"worse at {at[1]['worse']:g} ({found[1].dots['worse'][0].diversity:.2f} to ")
 
 
 def test_who_cannot_win_is_not_shown_and_neither_are_temperatures_that_were_not_tried_at_every_number_of_steps():
@@ -61,10 +62,13 @@ def test_who_cannot_win_is_not_shown_and_neither_are_temperatures_that_were_not_
     # b would win with its lowest temperature, which it has at 8 steps alone
     lines = [line for line in [*_curve("a", 1, entropies=(4.0,)), *_curve("b", 9)] if line["key"] != "b160"]
     assert [one.winner for one in winners(compare(lines, PERPLEXITY), ["a", "b"])] == ["a"]
-    assert [one.winner for one in winners(compare([*_curve("a", 1), *_curve("b", 9)], PERPLEXITY), ["a", "b"])] == [
-        "a",
-        "b",
-    ]
+    lines = [*_curve("a", 1, entropies=(4.0,)), *_curve("b", 9)]
+    assert [one.winner for one in winners(compare(lines, PERPLEXITY), ["a", "b"])] == ["a", "b"]
+
+
+def test_nobody_wins_a_tie():
+    lines = [*_curve("a", 1, entropies=(4.0,)), *_curve("b", 1, entropies=(4.0,))]
+    assert winners(compare(lines, PERPLEXITY), ["a", "b"]) == []
 
 
 def test_a_curve_that_wins_at_some_numbers_of_steps_alone_does_not_win():

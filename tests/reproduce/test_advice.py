@@ -134,6 +134,18 @@ def test_where_one_is_many_times_better_the_figure_shows_ratios():
         panel = plots.choices([one]).axes[0]
         assert panel.get_xscale() == "log"
         assert panel.get_lines()[0].get_xdata()[0] == 1  # no difference
+        (told,) = advised(_experiment(axes), found)
+        times = {"perplexity": ("5.00", "0.20"), "valid_words": ("0.20", "5.00")}[quality]
+        assert f"| beta | {times[0]} times |" in told
+        assert f"| gamma | {times[1]} times |" in told
+
+
+def test_differences_are_never_told_as_ratios_however_large():
+    axes = Axes("unique_molecules", "property")
+    pair = _pair("b", math.exp(-3.1), math.exp(-2.9))
+    (one,) = choices(_experiment(axes), {"s": Comparison(axes, [Group(8, [], [pair], None)], [])})
+    assert not one.ratios
+    assert one.others["b"][0].value == pytest.approx(3.0)
 
 
 def test_the_same_methods_in_several_places_share_a_table_that_says_whom_to_take():

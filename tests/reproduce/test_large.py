@@ -12,6 +12,7 @@ from candi.errors import UserError
 from candi.evaluation.compare import Axes, compare
 from candi.evaluation.table import read_lines, write_lines
 from candi.reproduce.experiment import read
+from candi.reproduce.landmarks import SHUFFLED, TEXT
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.page import write
 from candi.reproduce.reproduce import Reproduction
@@ -47,11 +48,18 @@ def test_a_run_judges_paths_are_swept_and_commands_share_the_work(tmp_path, caps
     assert all(entry["losses"][-1][0] == 30 for entry in ledger if entry["stage"] == "train")
     write(tmp_path / "r", tmp_path / "docs")
     assert (tmp_path / "docs" / "figures" / "large-toy-losses.svg").exists()
+    marks = {entry["run"]: entry["measures"] for entry in ledger if entry["stage"] == "landmark"}
+    assert list(marks) == [TEXT, SHUFFLED]
+    assert marks[TEXT]["entropy"] == marks[SHUFFLED]["entropy"]
+    assert marks[TEXT]["perplexity"] != marks[SHUFFLED]["perplexity"]
     before = {path.name: path.read_text() for path in results.glob("*.jsonl")}
     capsys.readouterr()
     main(_flags(tmp_path))  # one alone finds nothing left to do
     assert {path.name: path.read_text() for path in results.glob("*.jsonl")} == before
-    assert "perplexity of candi-free (early) / candi-free (diagonal) (ahead): 4 steps:" in capsys.readouterr().out
+    assert (
+        "perplexity per token of candi-free (early) / candi-free (diagonal) (ahead): 4 steps:"
+        in capsys.readouterr().out
+    )
     # on another machine, with nothing but the results: the same judge, so that points can be compared
     kept = [line for line in lines if line["card"]["run"] != "mdlm"]
     write_lines(results / "methods.jsonl", kept)

@@ -25,6 +25,11 @@ def test_a_long_history_is_thinned_to_means_that_lose_no_step(tmp_path):
     assert axes.get_lines()[0].get_xdata()[-1] == 10_000
 
 
+def test_a_loss_that_is_no_number_is_no_point(tmp_path):
+    assert learned(_metrics(tmp_path, [2.0, float("nan"), 1.0]))["losses"] == [[10, 2.0], [30, 1.0]]
+    assert learned(_metrics(tmp_path, [])) == {"valid_loss": None, "losses": []}
+
+
 def test_a_short_one_is_kept_as_it_is(tmp_path):
     assert learned(_metrics(tmp_path, [2.0, 1.0, 0.5])) == {
         "valid_loss": None,

@@ -30,21 +30,21 @@ class Chosen:
 
 
 def winners(comparison: Comparison, labels: Sequence[str]) -> list[Chosen]:
-    """For each of some curves the choice that lets it win, if there is one.
+    """For each of some curves, two or more, the choice that lets it win, if there is one.
 
     Of all such choices the one whose curves are closest in diversity, on average over the steps: that which a reader
     who looks at the diversities is likeliest to let pass.
     """
     found = _measured(comparison, labels)
     best: dict[str, tuple[float, tuple[float, ...]]] = {}
-    for chosen in product(*(found[label] for label in labels)):
-        rows = list(zip(*(found[label][t] for label, t in zip(labels, chosen, strict=True)), strict=True))
+    for temperatures in product(*(found[label] for label in labels)):
+        rows = list(zip(*(found[label][t] for label, t in zip(labels, temperatures, strict=True)), strict=True))
         costs = comparison.axes.cost(np.array([[dot.quality for dot in row] for row in rows]))
-        firsts = set(costs.argmin(-1).tolist())
-        if len(firsts) == 1:
-            winner = labels[firsts.pop()]
+        first, tied = costs.argmin(-1), (costs == costs.min(-1, keepdims=True)).sum(-1) > 1
+        if (first == first[0]).all() and not tied.any():
+            winner = labels[first[0]]
             apart = sum(max(dot.diversity for dot in row) - min(dot.diversity for dot in row) for row in rows)
-            best[winner] = min(best.get(winner, (apart, chosen)), (apart, chosen))
+            best[winner] = min(best.get(winner, (apart, temperatures)), (apart, temperatures))
     pairs = [(winner, dict(zip(labels, best[winner][1], strict=True))) for winner in labels if winner in best]
     return [Chosen(winner, at, {label: found[label][t] for label, t in at.items()}) for winner, at in pairs]
 

@@ -19,7 +19,7 @@ from candi.plots.style import COLOURS, STYLE, by_ratios, colour, legend, several
 
 def choices(found: Sequence[Choice]) -> Figure:
     """A panel for each choice: by how much its first method is better than each other one, at every number of steps."""
-    others = list(dict.fromkeys(other for one in found for other in one.others))
+    others = list(dict.fromkeys(one.names[other] for one in found for other in one.others))
     wide = 2 if len(found) in (2, 4) else min(3, len(found))
     with matplotlib.rc_context(STYLE):
         high = -(-len(found) // wide)
@@ -27,7 +27,7 @@ def choices(found: Sequence[Choice]) -> Figure:
         panels = figure.subplots(high, wide, squeeze=False)
         for panel in panels.flat[len(found) :]:
             panel.set_visible(False)
-        names: dict[str, Any] = {}
+        handles: dict[str, Any] = {}
         for one, axes in zip(found, panels.flat, strict=False):
             counts = sorted({gain.steps for gains in one.others.values() for gain in gains})
             axes.axvline(1 if one.ratios else 0, color="#888888", linewidth=1)
@@ -35,9 +35,9 @@ def choices(found: Sequence[Choice]) -> Figure:
                 # beside each other, in the order of the legend
                 y = [counts.index(gain.steps) + 0.6 * (place + 0.5) / len(one.others) - 0.3 for gain in gains]
                 x = np.array([(gain.value, gain.value - gain.low, gain.high - gain.value) for gain in gains]).T
-                mark = "o" if others.index(other) < len(COLOURS) else "D"  # colours begin again
-                dots = axes.errorbar(x[0], y, xerr=x[1:], fmt=mark, markersize=4, color=colour(other, others))
-                names.setdefault(other, (dots, one.names[other]))
+                name = one.names[other]
+                mark = "o" if others.index(name) < len(COLOURS) else "D"  # colours begin again
+                handles[name] = axes.errorbar(x[0], y, xerr=x[1:], fmt=mark, markersize=4, color=colour(name, others))
             axes.set_yticks(range(len(counts)), [f"{count} steps" for count in counts])
             axes.set_ylim(len(counts) - 0.5, -0.5)
             axes.set_title(textwrap.fill(one.where, 34), fontsize=9)
@@ -45,8 +45,8 @@ def choices(found: Sequence[Choice]) -> Figure:
             if one.ratios:
                 axes.set_xscale("log")
                 by_ratios(axes.xaxis)
-        figure.legend(*zip(*(names[other] for other in others), strict=True), loc="outside upper center", ncols=3,
-                      frameon=False, title="against")  # fmt: skip
+        figure.legend([handles[name] for name in others], others, loc="outside upper center", ncols=3, frameon=False,
+                      title="to the right of the line: better than")  # fmt: skip
     return figure
 
 
@@ -77,21 +77,26 @@ def over_steps(summary: OverSteps, names: tuple[str, str]) -> Figure:
     return figure
 
 
-def single_temperatures(found: Sequence[Chosen], names: tuple[str, str]) -> Figure:
-    """A panel for each winner: quality over steps at one temperature for each curve; its legend has the diversities."""
+def single_temperatures(found: Sequence[Chosen], names: tuple[str, str], labels: Sequence[str]) -> Figure:
+    """A panel for each winner: quality over steps at one temperature for each curve; its legend has the diversities.
+
+    Colours are those of the curves among all `labels`.
+    """
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(3.7 * len(found), 3.9), layout="constrained")
         panels = figure.subplots(1, len(found), squeeze=False, sharey=True)[0]
+        steps = sorted({dot.steps for one in found for dots in one.dots.values() for dot in dots})
         for one, axes in zip(found, panels, strict=True):
             for label, dots in one.dots.items():
-                steps, diversity, quality = np.array([(dot.steps, dot.diversity, dot.quality) for dot in dots]).T
-                told = f"{label} at {one.temperatures[label]:g}: {diversity.min():.2f} to {diversity.max():.2f}"
-                axes.plot(steps, quality, "o-", color=colour(label, list(one.dots)), markersize=4, label=told)
+                diversities = [dot.diversity for dot in dots]
+                told = f"{label} at {one.temperatures[label]:g} ({min(diversities):.2f} to {max(diversities):.2f})"
+                axes.plot([dot.steps for dot in dots], [dot.quality for dot in dots], "o-", markersize=4, label=told,
+                          color=colour(label, labels))  # fmt: skip
             axes.set_xscale("log", base=2)
-            axes.set_xticks(steps, [f"{count:g}" for count in steps])
+            axes.set_xticks(steps, [str(count) for count in steps])
             axes.xaxis.set_minor_locator(NullLocator())
             axes.set_title(f"{one.winner} is best", fontsize=10)
-            axes.legend(fontsize=8, title=f"temperature: {names[0]}", title_fontsize=8, frameon=False)
+            axes.legend(fontsize=8, title=f"temperature ({names[0]})", title_fontsize=8, frameon=False)
         if spread(dot.quality for one in found for dots in one.dots.values() for dot in dots):
             panels[0].set_yscale("log")
             by_ratios(panels[0].yaxis)
@@ -101,11 +106,14 @@ def single_temperatures(found: Sequence[Chosen], names: tuple[str, str]) -> Figu
 
 
 def losses(found: Mapping[str, Sequence[Sequence[float]]]) -> Figure:
-    """Of runs while they were trained: [step, loss]."""
+    """Of runs while they were trained: [step, loss]. How they begin, which is alike, is left out."""
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = several(1, (6.4, 3.6))
-        for run, points in found.items():
-            axes.plot(*zip(*points, strict=True), color=colour(run, list(found)), label=run)
+        figure, (axes,) = several(1, (7.4, 4.0))
+        begun = 0.1 * max(points[-1][0] for points in found.values())
+        for place, (run, points) in enumerate(found.items()):
+            style = "-" if place < len(COLOURS) else "--"  # colours begin again
+            shown = [point for point in points if point[0] >= begun] or points
+            axes.plot(*zip(*shown, strict=True), style, color=colour(run, list(found)), label=run)
         axes.set_xlabel("steps of training")
         axes.set_ylabel("loss, nats a token")
         legend(figure, [axes])

@@ -1,6 +1,7 @@
 """What was measured: speed, frontiers, molecules."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import matplotlib
@@ -19,9 +20,9 @@ def speed(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> Figu
         figure = Figure(figsize=(6.4, 4.0))
         axes: Axes = figure.add_subplot()
         lines = [("candi, approximate", "CANDI", "o"), ("mdlm", "MDLM", "s")]
-        for (kind, label, marker), colour in zip(lines, COLOURS, strict=False):
+        for (kind, label, marker), shade in zip(lines, COLOURS, strict=False):
             points = sorted((r["steps"], r["tokens_per_second"]) for r in rows if r.get("kind") == kind)
-            axes.plot(*zip(*points, strict=True), marker=marker, markersize=5, color=colour, label=label)
+            axes.plot(*zip(*points, strict=True), marker=marker, markersize=5, color=shade, label=label)
         cached = [r["tokens_per_second"] for r in rows if str(r.get("kind", "")).startswith("autoregressive")]
         if cached:
             axes.axhline(cached[0], color="#444444", linestyle="--", linewidth=1.4, label="autoregressive, KV cache")
@@ -38,8 +39,8 @@ def speed(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> Figu
     return figure
 
 
-def frontiers(comparison: Comparison) -> Figure:
-    """A panel for each number of steps: fronts with their bands, dominated points hollow."""
+def frontiers(comparison: Comparison, landmarks: Mapping[str, tuple[float, float]] = MappingProxyType({})) -> Figure:
+    """A panel for each number of steps: fronts with their bands, dominated points hollow; black, what is no run."""
     quality = comparison.axes.measures[1]
     count = len(comparison.groups)
     high = -(-count // 4)
@@ -62,6 +63,8 @@ def frontiers(comparison: Comparison) -> Figure:
                 axes.plot(x[kept], y[kept], "o", color=shade, markersize=4, label=curve.label)
                 rest = [index for index in range(len(x)) if index not in kept]
                 axes.plot(x[rest], y[rest], "o", markersize=4, markerfacecolor="none", color=shade)
+            for (name, place), mark in zip(landmarks.items(), ("*", "x"), strict=False):
+                axes.plot(*place, mark, color="#000000", markersize=7, label=name)
             axes.set_title(f"{group.steps} steps", fontsize=10)
         costs = [value for group in comparison.groups for curve in group.curves for value in curve.values[1]]
         if not quality.higher_is_better and spread(costs):
@@ -79,7 +82,7 @@ def by_temperature(comparison: Comparison) -> Figure:
     labels = list(dict.fromkeys(curve.label for group in comparison.groups for curve in group.curves))
     cards = [line["card"] for group in comparison.groups for curve in group.curves for line in curve.lines]
     tried = sorted({card["temperature"] for card in cards})
-    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, len(tried)))
+    shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, len(tried)))
     with matplotlib.rc_context(STYLE):
         size = max(4.2, 3.3 * len(comparison.groups)), 2.5 * len(labels) + 0.7
         figure = Figure(figsize=size, layout="constrained")
@@ -89,10 +92,10 @@ def by_temperature(comparison: Comparison) -> Figure:
                 axes, (x, y) = column[labels.index(curve.label)], curve.values
                 axes.set_title(f"{curve.label}, {group.steps} steps", fontsize=10)
                 axes.plot(curve.band.diversity, curve.band.quality, color="#c8c8c8", linewidth=4)
-                for temperature, colour in zip(tried, colours, strict=True):
+                for temperature, shade in zip(tried, shades, strict=True):
                     here = [i for i, line in enumerate(curve.lines) if line["card"]["temperature"] == temperature]
                     label = f"temperature {temperature:g}"
-                    axes.plot(x[here], y[here], "o-", color=colour, markersize=2.5, linewidth=1, label=label)
+                    axes.plot(x[here], y[here], "o-", color=shade, markersize=2.5, linewidth=1, label=label)
         figure.supxlabel(comparison.labels[0], fontsize=10)
         figure.supylabel(comparison.labels[1], fontsize=10)
         legend(figure, panels.flat)

@@ -63,7 +63,7 @@ def spread(values: Iterable[float]) -> bool:
 
 
 def by_ratios(axis: Axis) -> None:
-    """Marks at 1, 2 and 5 of each power of ten on an axis that has been made logarithmic."""
+    """Round numbers on an axis that has been made logarithmic."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axis.set_minor_locator(NullLocator())

@@ -175,5 +175,6 @@ def _change(one: Finding, additive: bool) -> str:
         return ""
     if not math.isfinite(one.value):
         return one.word
-    size = f"{one.value:+.3f}" if additive else f"{100 * (one.value - 1):+.1f}%"
+    far = not additive and not 1 / _FAR < one.value < _FAR
+    size = f"{one.value:+.3f}" if additive else f"{one.value:.2f} times" if far else f"{100 * (one.value - 1):+.1f}%"
     return size if one.word in ("ahead", "behind") else f"{one.word} ({size})"

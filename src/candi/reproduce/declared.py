@@ -14,6 +14,7 @@ CLASSIFIERS, SWEEPS, LOCKS = "classifiers", "sweeps", "locks"  # folders beside 
 LEDGER, JUDGES = "ledger", "judges"  # beside the points of the sweeps
 # stages: what identifiability says, a judge packed, a classifier trained
 PREDICTED, JUDGE, CLASSIFIER = "predict", "judge", "classifier"
+LANDMARK = "landmark"  # a stage too: the data measured as samples are
 
 
 @dataclass(frozen=True)
@@ -176,8 +177,8 @@ def check(file: File, size: Scale, where: str, scale: str) -> None:
         for run in grid.runs:
             if run not in file.runs:
                 raise UserError(f"{where}, sweep {name}: {unknown('run', run, file.runs)}")
-        if len(grid.trap) == 1 or len(grid.trap) > MOST_SHOWN:
-            raise UserError(f"{where}, sweep {name}: a trap is shown of 2 to {MOST_SHOWN} curves.")
+        if grid.trap and (not 2 <= len(set(grid.trap)) == len(grid.trap) <= MOST_SHOWN or grid.property is not None):
+            raise UserError(f"{where}, sweep {name}: a trap is shown of 2 to {MOST_SHOWN} different curves of texts.")
         for run in map(run_of, grid.trap):
             if run not in grid.runs:
                 raise UserError(f"{where}, sweep {name}, trap: {unknown('run', run, grid.runs)}")

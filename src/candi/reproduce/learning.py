@@ -1,6 +1,7 @@
 """How a run learned: what the ledger keeps of its metrics."""
 
 import csv
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ def learned(metrics: Path) -> dict[str, Any]:
         rows = list(csv.DictReader(file))
     valid = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
     losses = [(int(row["step"]), float(row["loss"])) for row in rows if row["loss"]]
+    losses = [(step, loss) for step, loss in losses if math.isfinite(loss)]
     return {"valid_loss": valid[-1] if valid else None, "losses": _thinned(losses)}
 
 

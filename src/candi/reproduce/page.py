@@ -1,6 +1,6 @@
 """docs/results.md and its figures, from the files under results/ and from nothing else."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from candi import plots
@@ -8,19 +8,18 @@ from candi.data.tokenizer import made_from_data
 from candi.evaluation.card import Card
 from candi.evaluation.choice import Choice
 from candi.evaluation.compare import Comparison, compare
-from candi.evaluation.over_steps import over_steps
-from candi.evaluation.single_temperature import winners
 from candi.evaluation.table import read_lines
 from candi.files import write_text
-from candi.report.tables import caution, matched_rows, table
-from candi.reproduce import guided
+from candi.report.tables import caution, table
+from candi.reproduce import guided, of_runs, of_sweeps
 from candi.reproduce.advice import advised, choices, into
-from candi.reproduce.declared import CLASSIFIER, Claim, Grid
+from candi.reproduce.declared import Claim, Grid
 from candi.reproduce.experiment import SCALES, Experiment, experiments, read
 from candi.reproduce.ledger import Ledger
 from candi.reproduce.overview import in_words, order, overview
 from candi.reproduce.overview import told as overview_table
 from candi.reproduce.results import Results
+from candi.reproduce.second_opinion import second_opinion
 from candi.reproduce.times import each_took
 from candi.reproduce.verdict import MISSING, findings, verdict
 
@@ -136,30 +135,35 @@ def _section(
     data = "" if experiment.data else " --data FILE"
     shared = experiment.shared_tokenizer
     data += "" if shared is None or made_from_data(shared) else " --tokenizer FOLDER"
+    ledger = Results(experiment, folder).ledger
     parts = [
         f"## {_title(experiment)}",
         f"{experiment.question} {experiment.about} Data: {experiment.text}. In the paper: figure {experiment.figure}.",
         f"    candi reproduce {experiment.name} --scale {experiment.scale}{data}",
         table(["the paper says", "measured", "verdict"], claims),
-        _trained(experiment, Results(experiment, folder).ledger),
-        *_learned(experiment, Results(experiment, folder).ledger, figures),
+        of_runs.trained(experiment, ledger),
+        *of_runs.learning(experiment, ledger, figures),
+        *of_runs.measured_text(experiment, ledger),
     ]
     if experiment.overview is not None:
-        parts += _overview(experiment, found, Results(experiment, folder).ledger, figures)
+        parts += _overview(experiment, found, ledger, figures)
     for name, comparison in found.items():
         stem = figures / f"{experiment.label}-{name}"
-        plots.save(plots.frontiers(comparison), stem)
-        title = experiment.grids[name].title
+        grid = experiment.grids[name]
+        title = grid.title
+        plots.save(plots.frontiers(comparison, of_runs.places(experiment, ledger)), stem)
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
         parts += [caution(comparison.axes), *comparison.notes]
-        if experiment.grids[name].property:
-            parts += guided.frontiers(comparison, name, Results(experiment, folder).ledger)
+        parts += second_opinion(comparison, [claim for claim in experiment.claims if claim.sweep == name])
+        if grid.property:
+            parts += guided.frontiers(comparison, name, ledger)
             parts += guided.by_temperature(comparison, stem)
         else:
-            parts += [*_over_steps(comparison, stem, title), *_along(comparison), *_trap(comparison)]
-            parts += _shown_trap(comparison, experiment.grids[name].trap, stem)
-            parts += each_took(Results(experiment, folder).ledger, name, experiment.grids[name].runs)
-        parts += ["<details><summary>The same in numbers</summary>", *_matched(comparison), "</details>"]
+            parts += of_sweeps.quality_over_steps(comparison, stem, title)
+            parts += [*of_sweeps.along(comparison), *of_sweeps.trap(comparison)]
+            parts += of_sweeps.shown_trap(comparison, grid.trap, stem)
+            parts += each_took(ledger, name, grid.runs)
+        parts += ["<details><summary>The same in numbers</summary>", *of_sweeps.matched(comparison), "</details>"]
     return parts
 
 
@@ -179,118 +183,6 @@ def _overview(experiment: Experiment, found: dict[str, Comparison], ledger: Ledg
         overview_table(runs, quality, against),
         *order(runs, against, experiment.axes.measures[1].higher_is_better),
     ]
-
-
-def _over_steps(comparison: Comparison, stem: Path, title: str) -> list[str]:
-    found = over_steps(comparison) if len(comparison.groups) > 1 else None
-    if found is None:
-        return []
-    plots.save(plots.over_steps(found, comparison.labels), stem.with_name(f"{stem.name}-steps"))
-    return [f"![{title}, over the number of steps](figures/{stem.name}-steps.svg)"]
-
-
-def _along(comparison: Comparison) -> list[str]:
-    """What more steps do to diversity where the temperature stays: they too move samples along a frontier."""
-    curves = [curve for group in comparison.groups for curve in group.curves if not curve.steps_fixed]
-    found = {
-        (curve.label, line["card"]["temperature"], curve.steps): value
-        for curve in curves
-        for line, value in zip(curve.lines, curve.values[0], strict=True)
-    }
-    labels, steps = dict.fromkeys(curve.label for curve in curves), sorted({curve.steps for curve in curves})
-    shared = [
-        t for t in sorted({t for _, t, _ in found}) if all((label, t, s) in found for label in labels for s in steps)
-    ]
-    if len(steps) < 2 or not shared:
-        return []
-    middle, diversity = shared[len(shared) // 2], comparison.labels[0]
-    moved = (
-        f"{label} {found[label, middle, steps[0]]:.3f} to {found[label, middle, steps[-1]]:.3f}" for label in labels
-    )
-    return [
-        f"At one temperature ({middle:g}), {steps[-1]} steps in the place of {steps[0]} change the {diversity}: "
-        f"{', '.join(moved)}. That is a way along the curves; what steps gain is the distance between them."
-    ]
-
-
-def _trap(comparison: Comparison) -> list[str]:
-    """The rankings of its curves that somebody finds who chooses a temperature for each."""
-    counts = [(group.steps, len(group.rankings)) for group in comparison.groups if group.rankings is not None]
-    if not any(count > 1 for _, count in counts):
-        return []
-    told = ", ".join(f"{count} at {steps} steps" for steps, count in counts)
-    return [f"The single-temperature trap: one temperature for each curve can give so many different rankings: {told}."]
-
-
-def _shown_trap(comparison: Comparison, labels: Sequence[str], stem: Path) -> list[str]:
-    """Each of some curves as the best of them, where one temperature for each lets it be."""
-    drawn = {curve.label for group in comparison.groups for curve in group.curves}
-    shown = [label for label in labels if label in drawn]
-    found = winners(comparison, shown) if shown else []
-    if len(found) < 2:
-        return []
-    plots.save(plots.single_temperatures(found, comparison.labels), stem.with_name(f"{stem.name}-trap"))
-    told = "; ".join(
-        f"{one.winner} with {', '.join(f'{label} at {t:g}' for label, t in one.temperatures.items())}" for one in found
-    )
-    return [
-        f"![The same points at one temperature for each](figures/{stem.name}-trap.svg)",
-        f"So, from the same points, the best at every number of steps is: {told}. What gives the choice "
-        f"away is the {comparison.labels[0]}, whose range is in the legends.",
-    ]
-
-
-def _matched(comparison: Comparison) -> Iterator[str]:
-    diversity, quality = comparison.labels
-    for group in comparison.groups:
-        head, rows = matched_rows(group)
-        yield f"{group.steps} steps, {quality} by {diversity}"
-        yield table(head, rows)
-
-
-def _trained(experiment: Experiment, ledger: Ledger) -> str:
-    rows, missing = [], []
-    for run in experiment.runs:
-        entry = ledger.find("train", run)
-        if entry is None:
-            missing.append(run)
-            continue
-        loss = "" if entry["valid_loss"] is None else f"{entry['valid_loss']:.3f}"
-        minutes = f"{entry['seconds'] / 60:.1f}" + (f" ({entry['shared']} runs at once)" if "shared" in entry else "")
-        cells = [f"{entry['steps']:,}", f"{entry['tokens'] / 1e6:,.0f}M", loss, minutes]
-        rows.append([run, *cells, entry["device"]])
-    told = table(["run", "steps", "tokens", "validation loss", "minutes of training", "on"], rows)
-    if len({experiment.runs[run].get("method") for run in experiment.runs if run not in missing}) > 1:
-        told += "\n\nA loss is its method's own objective, in nats a token: between methods they do not compare."
-    told += f"\n\nNot run yet: {', '.join(missing)}." if missing else ""
-    return told + _classifiers(experiment, ledger)
-
-
-def _learned(experiment: Experiment, ledger: Ledger, figures: Path) -> list[str]:
-    """The losses of the runs of the first sweep while they were trained, where the ledger has kept them."""
-    swept = next(iter(experiment.grids.values())).runs
-    entries = {run: ledger.find("train", run) for run in experiment.runs if run in swept}
-    losses = {run: entry["losses"] for run, entry in entries.items() if entry is not None and "losses" in entry}
-    if not losses:
-        return []
-    stem = figures / f"{experiment.label}-losses"
-    plots.save(plots.losses(losses), stem)
-    return [
-        f"![Losses while training](figures/{stem.name}.svg)",
-        "Heights do not compare; when a line begins to fall, and whether it falls still where it ends, does.",
-    ]
-
-
-def _classifiers(experiment: Experiment, ledger: Ledger) -> str:
-    """Those that guide, and how well they tell held-out molecules apart."""
-    entries = {name: ledger.find(CLASSIFIER, name) for name in experiment.classifiers}
-    rows = [
-        [name, entry["kind"], f"noise of {entry['reads']}" if entry["reads"] else "clean molecules",
-         f"{entry['steps']:,}", "" if entry["area"] is None else f"{entry['area']:.3f}"]
-        for name, entry in entries.items() if entry is not None
-    ]  # fmt: skip
-    head = ["classifier", "kind", "has read", "steps", "area under the curve"]
-    return f"\n\n{table(head, rows)}" if rows else ""
 
 
 def verdicts(experiment: Experiment, folder: Path) -> Sequence[str]:

@@ -31,8 +31,9 @@ from candi.loading import device_named
 from candi.machine import fresh, machine
 from candi.model import read_model
 from candi.reproduce import beforehand
-from candi.reproduce.declared import CLASSIFIER, CLASSIFIERS, JUDGE, LOCKS, PREDICTED, RUN, SWEEPS, Grid
+from candi.reproduce.declared import CLASSIFIER, CLASSIFIERS, JUDGE, LANDMARK, LOCKS, PREDICTED, RUN, SWEEPS, Grid
 from candi.reproduce.experiment import Experiment
+from candi.reproduce.landmarks import TEXT, landmarks
 from candi.reproduce.learning import learned
 from candi.reproduce.results import Results, say
 from candi.reproduce.times import times
@@ -94,6 +95,25 @@ class Reproduction:
             time.sleep(bool(left))
         if failed:
             raise UserError(" ".join(failed))
+        if self.experiment.axes.quality == "perplexity":
+            with suppress(Timeout), self._lock(f"{LANDMARK} ").acquire(timeout=0):  # no run is called so
+                self._measure_text(data)
+
+    def _measure_text(self, data: str) -> None:
+        """What the judges think of the data, if they are here."""
+        name, grid = next(iter(self.experiment.grids.items()))
+        run, kept = grid.runs[0], all(self.kept.judge(judge).is_dir() for judge in self.experiment.judges)
+        plan = self.experiment.sweep_plan(run, name, data)
+        if not kept or self.kept.ledger.done(LANDMARK, TEXT, plan):
+            return
+        say("the text itself: what the judges think of it")
+        settings, how = self.experiment.settings(run, self.data, self.work / run), self.experiment
+        start, device = time.monotonic(), str(device_named(self.device))
+        try:
+            for what, measures in landmarks(settings, self._scorers(), how.n, how.characters, device).items():
+                self.kept.record(LANDMARK, what, plan, **self._stamp(time.monotonic() - start), measures=measures)
+        except UserError as error:  # the points are there, whatever becomes of this
+            say(f"the text itself: {error}")
 
     def _lock(self, what: str) -> FileLock:
         """Held by the command that is at a run or classifier; free again when that command ends, however it ends.

@@ -1,0 +1,84 @@
+"""What the page of results says of the runs of an experiment, and of their data."""
+
+from pathlib import Path
+
+from candi import plots
+from candi.report.tables import table
+from candi.reproduce.declared import CLASSIFIER, LANDMARK
+from candi.reproduce.experiment import Experiment
+from candi.reproduce.landmarks import SHUFFLED, TEXT
+from candi.reproduce.ledger import Ledger
+
+
+def measured_text(experiment: Experiment, ledger: Ledger) -> list[str]:
+    """What the judges think of the data."""
+    diversity, quality = (measure.label for measure in experiment.axes.measures)
+    told = []
+    for name in (TEXT, SHUFFLED):
+        if (entry := ledger.find(LANDMARK, name)) is not None:
+            found = entry["measures"]
+            costs = [_by(key, value) for key, value in found.items() if key.startswith(experiment.axes.quality)]
+            told.append(f"{name}: {diversity} {found[experiment.axes.diversity]:.2f}, {quality} {', '.join(costs)}")
+    return [f"For comparison, as measured of text that was kept from training: {'; '.join(told)}."] if told else []
+
+
+def _by(measure: str, value: float) -> str:
+    """A quality, and whose it is if there is more than one judge."""
+    _, colon, judge = measure.partition(":")
+    return (f"{value:,.0f}" if value >= 100 else f"{value:.3g}") + (f" by {judge}" if colon else "")
+
+
+def places(experiment: Experiment, ledger: Ledger) -> dict[str, tuple[float, float]]:
+    """The same for a figure."""
+    entries = {name: ledger.find(LANDMARK, name) for name in (TEXT, SHUFFLED)}
+    axes = experiment.axes
+    return {
+        name: (entry["measures"][axes.diversity], entry["measures"][axes.quality])
+        for name, entry in entries.items()
+        if entry is not None
+    }
+
+
+def trained(experiment: Experiment, ledger: Ledger) -> str:
+    rows, missing = [], []
+    for run in experiment.runs:
+        entry = ledger.find("train", run)
+        if entry is None:
+            missing.append(run)
+            continue
+        loss = "" if entry["valid_loss"] is None else f"{entry['valid_loss']:.3f}"
+        minutes = f"{entry['seconds'] / 60:.1f}" + (f" ({entry['shared']} runs at once)" if "shared" in entry else "")
+        cells = [f"{entry['steps']:,}", f"{entry['tokens'] / 1e6:,.0f}M", loss, minutes]
+        rows.append([run, *cells, entry["device"]])
+    told = table(["run", "steps", "tokens", "validation loss", "minutes of training", "on"], rows)
+    if len({experiment.runs[run].get("method") for run in experiment.runs if run not in missing}) > 1:
+        told += "\n\nA loss is its method's own objective, in nats a token: between methods they do not compare."
+    told += f"\n\nNot run yet: {', '.join(missing)}." if missing else ""
+    return told + _classifiers(experiment, ledger)
+
+
+def learning(experiment: Experiment, ledger: Ledger, figures: Path) -> list[str]:
+    """The losses of all but judges while they were trained, where the ledger has kept them."""
+    entries = {run: ledger.find("train", run) for run in experiment.runs if experiment.grids_of(run)}
+    losses = {run: entry["losses"] for run, entry in entries.items() if entry is not None and entry.get("losses")}
+    if not losses:
+        return []
+    stem = figures / f"{experiment.label}-losses"
+    plots.save(plots.losses(losses), stem)
+    return [
+        f"![Losses while training](figures/{stem.name}.svg)",
+        "Between methods heights do not compare. A line that falls still where it ends is of a run that has not "
+        "learned all that it could; one that falls in stairs begins the text anew at each.",
+    ]
+
+
+def _classifiers(experiment: Experiment, ledger: Ledger) -> str:
+    """Those that guide, and how well they tell held-out molecules apart."""
+    entries = {name: ledger.find(CLASSIFIER, name) for name in experiment.classifiers}
+    rows = [
+        [name, entry["kind"], f"noise of {entry['reads']}" if entry["reads"] else "clean molecules",
+         f"{entry['steps']:,}", "" if entry["area"] is None else f"{entry['area']:.3f}"]
+        for name, entry in entries.items() if entry is not None
+    ]  # fmt: skip
+    head = ["classifier", "kind", "has read", "steps", "area under the curve"]
+    return f"\n\n{table(head, rows)}" if rows else ""

@@ -1,0 +1,81 @@
+"""The data, measured as samples are."""
+
+import numpy as np
+import pytest
+import torch
+
+from candi import plots
+from candi.data.cache import default_folder, load_tokenizer, load_tokens
+from candi.data.corpus import Corpus
+from candi.evaluation.compare import Axes
+from candi.evaluation.scorers import Scores
+from candi.reproduce import landmarks as module
+from candi.reproduce.declared import LANDMARK
+from candi.reproduce.experiment import read
+from candi.reproduce.landmarks import SHUFFLED, TEXT, landmarks
+from candi.reproduce.ledger import Ledger
+from candi.reproduce.of_runs import measured_text, places
+from tests.evaluation.test_single_temperature import _curve, compare
+
+pytestmark = pytest.mark.usefixtures("cache")
+
+
+class _Judge:
+    """Thinks one nat of every letter, and remembers what it has read."""
+
+    def __init__(self) -> None:
+        self.read: list[list[str]] = []
+
+    def score(self, texts):
+        self.read.append(list(texts))
+        return Scores(torch.tensor([2.0 * len(text) for text in texts]), torch.tensor([len(text) for text in texts]))
+
+
+@pytest.fixture
+def judge(monkeypatch):
+    one = _Judge()
+    monkeypatch.setattr(module, "load_scorer", lambda source, device: one)
+    return one
+
+
+def test_they_are_of_text_that_nobody_was_trained_on_and_of_the_same_tokens_in_another_order(judge, tmp_path):
+    settings = read("large", "toy").settings("candi", "pydoc", tmp_path)
+    found = landmarks(settings, ["a", "/b/other"], 4, None, "cpu")
+    assert list(found) == [TEXT, SHUFFLED]
+    assert found[TEXT] == found[SHUFFLED]  # this judge does not look at the order, and neither does entropy
+    assert found[TEXT]["perplexity"] == found[TEXT]["perplexity:other"] == pytest.approx(np.exp(2))
+    corpus = Corpus("pydoc")
+    tokenizer = load_tokenizer(settings.tokenizer, corpus, default_folder())
+    tokens = load_tokens(corpus, tokenizer, default_folder())
+    held_out = tokenizer.decode(tokens[len(tokens) - int(len(tokens) * settings.valid_fraction) :].astype(np.int64))
+    real, shuffled = judge.read[:2]
+    assert len(real) == len(shuffled) == 4
+    assert all(text in held_out for text in real)
+    assert not any(text in held_out for text in shuffled)
+    assert [sorted(text) for text in real] == [sorted(text) for text in shuffled]
+
+
+def test_where_tokenizers_differ_there_is_nothing_to_shuffle(judge, tmp_path):
+    settings = read("vocabulary", "toy").settings("candi-27", "pydoc", tmp_path)
+    found = landmarks(settings, ["a"], 4, 50, "cpu")
+    assert list(found) == [TEXT]
+    assert all(len(text) == 50 for text in judge.read[0])
+    assert 0 < found[TEXT]["word_entropy"] < np.log(50)
+
+
+def test_the_page_tells_them_and_the_figure_marks_them(tmp_path):
+    ledger, experiment = Ledger(tmp_path / "ledger.jsonl"), read("large", "toy")
+    assert measured_text(experiment, ledger) == []
+    assert places(experiment, ledger) == {}
+    values = {"entropy": 4.67, "perplexity": 20.55, "perplexity:judge": 3.21}
+    ledger.write(LANDMARK, TEXT, "plan", measures=values)
+    ledger.write(LANDMARK, SHUFFLED, "plan", measures=values | {"perplexity": 1974.2})
+    (told,) = measured_text(experiment, ledger)
+    assert f"{TEXT}: entropy of a sample (nats) 4.67, generative perplexity 20.6, 3.21 by judge; " in told
+    assert f"{SHUFFLED}: entropy of a sample (nats) 4.67, generative perplexity 1,974, 3.21 by judge." in told
+    marks = places(experiment, ledger)
+    assert marks == {TEXT: (4.67, 20.55), SHUFFLED: (4.67, 1974.2)}
+    panels = plots.frontiers(compare(list(_curve("a", 1)), Axes("entropy", "perplexity")), marks).axes
+    for panel in panels:
+        drawn = [(*line.get_xdata(), *line.get_ydata()) for line in panel.get_lines() if line.get_marker() in "*x"]
+        assert drawn == [(4.67, 20.55), (4.67, 1974.2)]
