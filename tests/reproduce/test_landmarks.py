@@ -63,6 +63,14 @@ def test_where_tokenizers_differ_there_is_nothing_to_shuffle(judge, tmp_path):
     assert 0 < found[TEXT]["word_entropy"] < np.log(50)
 
 
+def test_of_words_those_of_the_data_are_valid(tmp_path):
+    settings = read("text8", "toy").settings("candi", "pydoc", tmp_path)
+    found = landmarks(settings, [], 8, None, "cpu", words=True)
+    # a word may be cut at either end of a sequence, and a window of the toy holds few of them
+    assert found[TEXT]["valid_words"] > 0.7 > found[SHUFFLED]["valid_words"]
+    assert 0 < found[TEXT]["unique_words"] <= found[SHUFFLED]["unique_words"] <= 1
+
+
 def test_the_page_tells_them_and_the_figure_marks_them(tmp_path):
     ledger, experiment = Ledger(tmp_path / "ledger.jsonl"), read("large", "toy")
     assert measured_text(experiment, ledger) == []

@@ -68,6 +68,10 @@ class Experiment:
         """Runs of which identifiability is asked what it predicts: those of the overview."""
         return set() if self.overview is None else {run for runs in self.overview.families.values() for run in runs}
 
+    @property
+    def counts_words(self) -> bool:
+        return "words" in self.axes.diversity + self.axes.quality
+
     def quality_in(self, sweep: str) -> str:
         """What is good about the points of a sweep, in words."""
         per = f" per {self.axes.per}" if self.axes.per else ""

@@ -17,6 +17,8 @@ from candi.errors import UserError
 from candi.evaluation.diversity import entropy, word_entropy
 from candi.evaluation.scorers import load_scorer
 from candi.evaluation.table import cut
+from candi.evaluation.words import words as count_words
+from candi.evaluation.words import words_of
 from candi.training.settings import TrainSettings
 from candi.training.sources import sequences
 
@@ -24,9 +26,9 @@ TEXT, SHUFFLED = "the text itself", "its tokens shuffled"
 
 
 def landmarks(
-    settings: TrainSettings, scorers: Sequence[str], n: int, characters: int | None, device: str
+    settings: TrainSettings, scorers: Sequence[str], n: int, characters: int | None, device: str, words: bool = False
 ) -> dict[str, dict[str, float]]:
-    """Measures by name, of up to n sequences that were kept from training."""
+    """Measures by name, of up to n sequences that were kept from training; of `words` those of the data are valid."""
     corpus = Corpus(settings.data, settings.text_field)
     tokenizer = load_tokenizer(settings.tokenizer, corpus, default_folder())
     _, held_out = sequences(replace(settings, validate_every=1), corpus, tokenizer, default_folder())
@@ -43,6 +45,9 @@ def landmarks(
         for name in marks:
             mark = f":{Path(source).name}" if index else ""
             found[name][f"perplexity{mark}"] = scorer.score(texts[name]).perplexity()
+    for name in marks if words else ():
+        counted = count_words(texts[name], words_of(corpus))
+        found[name] |= {"valid_words": counted.valid, "unique_words": counted.unique}
     return found
 
 

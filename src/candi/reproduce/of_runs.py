@@ -11,7 +11,7 @@ from candi.reproduce.ledger import Ledger
 
 
 def measured_text(experiment: Experiment, ledger: Ledger) -> list[str]:
-    """What the judges think of the data."""
+    """The data, measured as samples are."""
     diversity, quality = (measure.label for measure in experiment.axes.measures)
     told = []
     for name in (TEXT, SHUFFLED):

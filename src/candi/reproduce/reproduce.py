@@ -95,22 +95,23 @@ class Reproduction:
             time.sleep(bool(left))
         if failed:
             raise UserError(" ".join(failed))
-        if self.experiment.axes.quality == "perplexity":
+        if self.experiment.scorers or self.experiment.counts_words:
             with suppress(Timeout), self._lock(f"{LANDMARK} ").acquire(timeout=0):  # no run is called so
                 self._measure_text(data)
 
     def _measure_text(self, data: str) -> None:
-        """What the judges think of the data, if they are here."""
+        """The data as samples are measured, if the judges are here."""
         name, grid = next(iter(self.experiment.grids.items()))
         run, kept = grid.runs[0], all(self.kept.judge(judge).is_dir() for judge in self.experiment.judges)
         plan = self.experiment.sweep_plan(run, name, data)
         if not kept or self.kept.ledger.done(LANDMARK, TEXT, plan):
             return
-        say("the text itself: what the judges think of it")
+        say("the text itself: measuring it as samples are")
         settings, how = self.experiment.settings(run, self.data, self.work / run), self.experiment
         start, device = time.monotonic(), str(device_named(self.device))
         try:
-            for what, measures in landmarks(settings, self._scorers(), how.n, how.characters, device).items():
+            found = landmarks(settings, self._scorers(), how.n, how.characters, device, how.counts_words)
+            for what, measures in found.items():
                 self.kept.record(LANDMARK, what, plan, **self._stamp(time.monotonic() - start), measures=measures)
         except UserError as error:  # the points are there, whatever becomes of this
             say(f"the text itself: {error}")
@@ -255,7 +256,6 @@ class Reproduction:
 
     def _settings(self, run: str, grid: Grid) -> list[SweepSettings]:
         """One for each way that the run is guided."""
-        axes = self.experiment.axes
         method = Contestant.of(str(self.work / run)).method
         field = self.experiment.settings(run, self.data, self.work / run).text_field
         options = {name: values for name, values in grid.options.items() if name in method.options}
@@ -263,7 +263,7 @@ class Reproduction:
             SweepSettings(
                 runs=[str(self.work / run)], out=self.work / SWEEPS / run, steps=grid.steps,
                 temperatures=grid.temperatures, options=options, n=self.experiment.n, device=self.device,
-                words=self.data if "words" in axes.diversity + axes.quality else None, words_field=field,
+                words=self.data if self.experiment.counts_words else None, words_field=field,
                 molecules=grid.property if HAS_RDKIT else None, scorers=self._scorers(),
                 characters=self.experiment.characters, shared=self.shared, **guided,
             )
