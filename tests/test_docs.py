@@ -73,8 +73,8 @@ def test_the_page_of_results_is_written_from_the_results(tmp_path, monkeypatch):
     They are not drawn, which would take as long as all the rest; other tests draw them from points of their own.
     """
     made = set()
-    for name in ("frontiers", "by_temperature", "over_steps", "over_vocabulary", "choices", "losses",
-                 "single_temperatures"):  # fmt: skip
+    for name in ("frontiers", "by_temperature", "by_another_judge", "over_steps", "over_vocabulary", "choices",
+                 "losses", "single_temperatures"):  # fmt: skip
         monkeypatch.setattr(plots, name, lambda *arguments: None)
     monkeypatch.setattr(plots, "save", lambda figure, stem: made.add(f"{stem.name}.svg"))
     readme = tmp_path / "README.md"

@@ -74,14 +74,15 @@ def test_of_words_those_of_the_data_are_valid(tmp_path):
 def test_the_page_tells_them_and_the_figure_marks_them(tmp_path):
     ledger, experiment = Ledger(tmp_path / "ledger.jsonl"), read("large", "toy")
     assert measured_text(experiment, ledger) == []
-    assert places(experiment, ledger) == {}
+    assert places(experiment, ledger, "perplexity") == {}
     values = {"entropy": 4.67, "perplexity": 20.55, "perplexity:judge": 3.21}
     ledger.write(LANDMARK, TEXT, "plan", measures=values)
     ledger.write(LANDMARK, SHUFFLED, "plan", measures=values | {"perplexity": 1974.2})
     (told,) = measured_text(experiment, ledger)
     assert f"{TEXT}: entropy of a sample (nats) 4.67, generative perplexity 20.6, 3.21 by judge; " in told
     assert f"{SHUFFLED}: entropy of a sample (nats) 4.67, generative perplexity 1,974, 3.21 by judge." in told
-    marks = places(experiment, ledger)
+    assert places(experiment, ledger, "perplexity:nobody") == {}
+    marks = places(experiment, ledger, "perplexity")
     assert marks == {TEXT: (4.67, 20.55), SHUFFLED: (4.67, 1974.2)}
     panels = plots.frontiers(compare(list(_curve("a", 1)), Axes("entropy", "perplexity")), marks).axes
     for panel in panels:

@@ -2,14 +2,15 @@
 
 import pytest
 
+from candi import plots
 from candi.evaluation.compare import Axes, compare
 from candi.reproduce.declared import Claim
 from candi.reproduce.of_sweeps import shown_trap
-from candi.reproduce.second_opinion import second_opinion
-from tests.evaluation.test_single_temperature import _curve
+from candi.reproduce.second_opinion import other_judges, second_opinion
+from tests.evaluation.test_single_temperature import ENTROPIES, _curve
 
 AXES = Axes("entropy", "perplexity")
-CLAIM = Claim("", "s", "a", "b")
+CLAIM, OTHER = Claim("", "s", "a", "b"), "perplexity:other"
 
 
 def _judged(run, factor, other=None, **curve):
@@ -23,7 +24,8 @@ def _judged(run, factor, other=None, **curve):
 def test_it_tells_the_ratios_by_the_other_judge_at_the_same_diversity():
     """Costs of 1 and 4 times the same; by the other judge 1 and 2 times, and b is worse by another 1.5."""
     comparison = compare([*_judged("a", 1, 1.0), *_judged("b", 4, 1.5)], AXES)
-    (told,) = second_opinion(comparison, [CLAIM, Claim("again", "s", "a", "b"), Claim("", "s", "b", "a")])
+    assert other_judges(comparison) == [OTHER]
+    (told,) = second_opinion(comparison, [CLAIM, Claim("again", "s", "a", "b"), Claim("", "s", "b", "a")], OTHER)
     assert told.splitlines()[0] == "| perplexity by other, per token of its own | 8 steps | 16 steps |"
     assert told.splitlines()[2:] == ["| a / b | 0.333 | 0.333 |", "| b / a | 3.000 | 3.000 |"]
 
@@ -38,7 +40,21 @@ def test_it_tells_the_ratios_by_the_other_judge_at_the_same_diversity():
     ],
 )
 def test_it_says_nothing_where_there_is_nothing_to_compare(lines):
-    assert second_opinion(compare(lines, AXES), [CLAIM]) == []
+    assert second_opinion(compare(lines, AXES), [CLAIM], OTHER) == []
+
+
+def test_the_same_points_are_drawn_as_the_other_judge_sees_them():
+    comparison = compare([*_judged("a", 1, 1.0), *_judged("b", 4, 1.5)], AXES)
+    panels = plots.by_another_judge(comparison, OTHER, {"text": (4.0, 2.0)}).axes
+    assert [panel.get_title() for panel in panels] == ["8 steps", "16 steps"]
+    for panel, group in zip(panels, comparison.groups, strict=True):
+        *lines, star = panel.get_lines()
+        assert [line.get_label() for line in lines] == ["a", "b"]
+        for line, curve in zip(lines, group.curves, strict=True):
+            assert line.get_xdata().tolist() == list(ENTROPIES)
+            seen = [some["measures"][OTHER] for some in curve.lines]
+            assert line.get_ydata().tolist() == seen
+        assert (*star.get_xdata(), *star.get_ydata()) == (4.0, 2.0)
 
 
 def test_the_page_shows_who_can_be_made_to_win(tmp_path):

@@ -1,6 +1,6 @@
 """What was measured: speed, frontiers, molecules."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -8,10 +8,13 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from candi.evaluation.compare import Comparison
 from candi.evaluation.pareto import front
 from candi.plots.style import COLOURS, STYLE, by_ratios, colour, legend, several, spread
+
+Landmarks = Mapping[str, tuple[float, float]]  # diversity and quality of what is no run
 
 
 def speed(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> Figure:
@@ -39,21 +42,14 @@ def speed(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> Figu
     return figure
 
 
-def frontiers(comparison: Comparison, landmarks: Mapping[str, tuple[float, float]] = MappingProxyType({})) -> Figure:
+def frontiers(comparison: Comparison, landmarks: Landmarks = MappingProxyType({})) -> Figure:
     """A panel for each number of steps: fronts with their bands, dominated points hollow; black, what is no run."""
-    quality = comparison.axes.measures[1]
-    count = len(comparison.groups)
-    high = -(-count // 4)
-    wide = -(-count // high)
-    labels = list(dict.fromkeys(curve.label for group in comparison.groups for curve in group.curves))
+    costs = [value for group in comparison.groups for curve in group.curves for value in curve.values[1]]
+    wide = not comparison.axes.measures[1].higher_is_better and spread(costs)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(max(4.2, 3.3 * wide), 3.3 * high + 0.5), layout="constrained")
-        panels = figure.subplots(high, wide, squeeze=False, sharex=True, sharey=True)
-        for panel in panels.flat[count:]:
-            panel.set_visible(False)
-        for panel in panels.flat[count - wide : count]:  # what lies below is empty
-            panel.tick_params(labelbottom=True)
-        for group, axes in zip(comparison.groups, panels.flat, strict=False):
+        figure, panels = _panels([group.steps for group in comparison.groups], comparison.labels, wide)
+        labels = _labels(comparison)
+        for group, axes in zip(comparison.groups, panels, strict=True):
             for curve in group.curves:
                 shade, band = colour(curve.label, labels), curve.band
                 axes.fill_between(band.diversity, band.low, band.high, color=shade, alpha=0.18, linewidth=0)
@@ -63,17 +59,65 @@ def frontiers(comparison: Comparison, landmarks: Mapping[str, tuple[float, float
                 axes.plot(x[kept], y[kept], "o", color=shade, markersize=4, label=curve.label)
                 rest = [index for index in range(len(x)) if index not in kept]
                 axes.plot(x[rest], y[rest], "o", markersize=4, markerfacecolor="none", color=shade)
-            for (name, place), mark in zip(landmarks.items(), ("*", "x"), strict=False):
-                axes.plot(*place, mark, color="#000000", markersize=7, label=name)
-            axes.set_title(f"{group.steps} steps", fontsize=10)
-        costs = [value for group in comparison.groups for curve in group.curves for value in curve.values[1]]
-        if not quality.higher_is_better and spread(costs):
-            panels[0][0].set_yscale("log")
-            by_ratios(panels[0][0].yaxis)
-        figure.supxlabel(comparison.labels[0], fontsize=10)
-        figure.supylabel(comparison.labels[1], fontsize=10)
-        legend(figure, panels.flat)
+            _mark(axes, landmarks)
+        legend(figure, panels)
     return figure
+
+
+def by_another_judge(comparison: Comparison, measure: str, landmarks: Landmarks = MappingProxyType({})) -> Figure:
+    """The same points in a further judge's perplexity; of such ones there are no bands."""
+    judge, labels = measure.partition(":")[2], _labels(comparison)
+    found = [
+        (group.steps, curve.label, curve.values[0], _numbers(line["measures"].get(measure) for line in curve.lines))
+        for group in comparison.groups
+        for curve in group.curves
+    ]
+    wide = spread(y for *_, some in found for y in some[np.isfinite(some)])
+    with matplotlib.rc_context(STYLE):
+        steps = [group.steps for group in comparison.groups]
+        figure, panels = _panels(steps, (comparison.labels[0], f"perplexity by {judge}"), wide)
+        for count, label, x, y in found:
+            order = np.argsort(x)
+            axes = panels[steps.index(count)]
+            axes.plot(x[order], y[order], "o-", color=colour(label, labels), markersize=4, label=label)
+        for axes in panels:
+            _mark(axes, landmarks)
+        legend(figure, panels)
+    return figure
+
+
+def _numbers(values: Iterable[float | None]) -> NDArray[np.float64]:
+    """nan where there is none."""
+    return np.array(list(values), dtype=np.float64)
+
+
+def _labels(comparison: Comparison) -> list[str]:
+    return list(dict.fromkeys(curve.label for group in comparison.groups for curve in group.curves))
+
+
+def _panels(steps: Sequence[int], names: tuple[str, str], wide: bool) -> tuple[Figure, list[Axes]]:
+    """One for each number of steps, up to four beside each other; costs that lie far apart by their ratios."""
+    high = -(-len(steps) // 4)
+    across = -(-len(steps) // high)
+    figure = Figure(figsize=(max(4.2, 3.3 * across), 3.3 * high + 0.5), layout="constrained")
+    panels = list(figure.subplots(high, across, squeeze=False, sharex=True, sharey=True).flat)
+    for panel in panels[len(steps) :]:
+        panel.set_visible(False)
+    for panel in panels[len(steps) - across : len(steps)]:  # what lies below is empty
+        panel.tick_params(labelbottom=True)
+    if wide:
+        panels[0].set_yscale("log")
+        by_ratios(panels[0].yaxis)
+    for count, panel in zip(steps, panels, strict=False):
+        panel.set_title(f"{count} steps", fontsize=10)
+    figure.supxlabel(names[0], fontsize=10)
+    figure.supylabel(names[1], fontsize=10)
+    return figure, panels[: len(steps)]
+
+
+def _mark(axes: Axes, landmarks: Landmarks) -> None:
+    for (name, place), mark in zip(landmarks.items(), ("*", "x"), strict=False):
+        axes.plot(*place, mark, color="#000000", markersize=7, label=name)
 
 
 def by_temperature(comparison: Comparison) -> Figure:

@@ -28,14 +28,13 @@ def _by(measure: str, value: float) -> str:
     return (f"{value:,.0f}" if value >= 100 else f"{value:.3g}") + (f" by {judge}" if colon else "")
 
 
-def places(experiment: Experiment, ledger: Ledger) -> dict[str, tuple[float, float]]:
-    """The same for a figure."""
+def places(experiment: Experiment, ledger: Ledger, quality: str) -> dict[str, tuple[float, float]]:
+    """The same for a figure of some quality."""
     entries = {name: ledger.find(LANDMARK, name) for name in (TEXT, SHUFFLED)}
-    axes = experiment.axes
     return {
-        name: (entry["measures"][axes.diversity], entry["measures"][axes.quality])
+        name: (entry["measures"][experiment.axes.diversity], entry["measures"][quality])
         for name, entry in entries.items()
-        if entry is not None
+        if entry is not None and quality in entry["measures"]
     }
 
 

@@ -19,7 +19,7 @@ from candi.reproduce.ledger import Ledger
 from candi.reproduce.overview import in_words, order, overview
 from candi.reproduce.overview import told as overview_table
 from candi.reproduce.results import Results
-from candi.reproduce.second_opinion import second_opinion
+from candi.reproduce.second_opinion import other_judges, second_opinion
 from candi.reproduce.times import each_took
 from candi.reproduce.verdict import MISSING, findings, verdict
 
@@ -151,10 +151,17 @@ def _section(
         stem = figures / f"{experiment.label}-{name}"
         grid = experiment.grids[name]
         title = grid.title
-        plots.save(plots.frontiers(comparison, of_runs.places(experiment, ledger)), stem)
+        plots.save(plots.frontiers(comparison, of_runs.places(experiment, ledger, experiment.axes.quality)), stem)
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
         parts += [caution(comparison.axes), *comparison.notes]
-        parts += second_opinion(comparison, [claim for claim in experiment.claims if claim.sweep == name])
+        claims_here = [claim for claim in experiment.claims if claim.sweep == name]
+        for measure in other_judges(comparison):
+            marks, drawn = of_runs.places(experiment, ledger, measure), f"{stem.name}-{measure.partition(':')[2]}"
+            plots.save(plots.by_another_judge(comparison, measure, marks), stem.with_name(drawn))
+            parts += [
+                f"![The same by another judge](figures/{drawn}.svg)",
+                *second_opinion(comparison, claims_here, measure),
+            ]
         if grid.property:
             parts += guided.frontiers(comparison, name, ledger)
             parts += guided.by_temperature(comparison, stem)

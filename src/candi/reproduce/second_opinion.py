@@ -12,25 +12,22 @@ from candi.reproduce.declared import Claim
 _OTHER = "perplexity:"  # before a further judge's name, where a point's own measures are
 
 
-def second_opinion(comparison: Comparison, claims: Sequence[Claim]) -> list[str]:
-    """A table for each further judge: cost over cost of the curves of each claim, at the same diversity.
+def other_judges(comparison: Comparison) -> list[str]:
+    """The measures of judges beside the first one."""
+    lines = [line for group in comparison.groups for curve in group.curves for line in curve.lines]
+    return list(dict.fromkeys(name for line in lines for name in line["measures"] if name.startswith(_OTHER)))
+
+
+def second_opinion(comparison: Comparison, claims: Sequence[Claim], measure: str) -> list[str]:
+    """A table of cost over cost of the curves of each claim, at the same diversity, if any can be compared.
 
     Of further judges no columns are kept, so there are no intervals.
     """
-    curves = [curve for group in comparison.groups for curve in group.curves]
-    names = dict.fromkeys(name for curve in curves for line in curve.lines for name in line["measures"])
     pairs = dict.fromkeys((claim.first, claim.second) for claim in claims)
-    told = []
-    for name in (name for name in names if name.startswith(_OTHER)):
-        rows = [[f"{first} / {second}", *_ratios(comparison, first, second, name)] for first, second in pairs]
-        rows = [row for row in rows if any(row[1:])]
-        if rows:
-            head = [
-                f"perplexity by {name.removeprefix(_OTHER)}, per token of its own",
-                *(f"{group.steps} steps" for group in comparison.groups),
-            ]
-            told.append(table(head, rows))
-    return told
+    rows = [[f"{first} / {second}", *_ratios(comparison, first, second, measure)] for first, second in pairs]
+    rows = [row for row in rows if any(row[1:])]
+    head = [f"perplexity by {measure.removeprefix(_OTHER)}, per token of its own"]
+    return [table([*head, *(f"{group.steps} steps" for group in comparison.groups)], rows)] if rows else []
 
 
 def _ratios(comparison: Comparison, first: str, second: str, name: str) -> list[str]:
