@@ -146,6 +146,16 @@ class Comparison:
     notes: Sequence[str]
 
     @property
+    def curves(self) -> list[Curve]:
+        """Of all numbers of steps; one that decides its own is in every group."""
+        return [curve for group in self.groups for curve in group.curves]
+
+    @property
+    def names(self) -> list[str]:
+        """What the curves are called, each name once."""
+        return list(dict.fromkeys(curve.label for curve in self.curves))
+
+    @property
     def labels(self) -> tuple[str, str]:
         """What the two measures are called; a property by its own name."""
         name = self.groups[0].curves[0].lines[0]["card"].get("property")

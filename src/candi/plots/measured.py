@@ -44,14 +44,13 @@ def speed(rows: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> Figu
 
 def frontiers(comparison: Comparison, landmarks: Landmarks = MappingProxyType({})) -> Figure:
     """A panel for each number of steps: fronts with their bands, dominated points hollow; black, what is no run."""
-    costs = [value for group in comparison.groups for curve in group.curves for value in curve.values[1]]
+    costs = [value for curve in comparison.curves for value in curve.values[1]]
     wide = not comparison.axes.measures[1].higher_is_better and spread(costs)
     with matplotlib.rc_context(STYLE):
         figure, panels = _panels([group.steps for group in comparison.groups], comparison.labels, wide)
-        labels = _labels(comparison)
         for group, axes in zip(comparison.groups, panels, strict=True):
             for curve in group.curves:
-                shade, band = colour(curve.label, labels), curve.band
+                shade, band = colour(curve.label, comparison.names), curve.band
                 axes.fill_between(band.diversity, band.low, band.high, color=shade, alpha=0.18, linewidth=0)
                 x, y = curve.values
                 kept = front(curve.points.diversity, curve.points.cost)
@@ -66,7 +65,7 @@ def frontiers(comparison: Comparison, landmarks: Landmarks = MappingProxyType({}
 
 def by_another_judge(comparison: Comparison, measure: str, landmarks: Landmarks = MappingProxyType({})) -> Figure:
     """The same points in a further judge's perplexity; of such ones there are no bands."""
-    judge, labels = measure.partition(":")[2], _labels(comparison)
+    judge, labels = measure.partition(":")[2], comparison.names
     found = [
         (group.steps, curve.label, curve.values[0], _numbers(line["measures"].get(measure) for line in curve.lines))
         for group in comparison.groups
@@ -89,10 +88,6 @@ def by_another_judge(comparison: Comparison, measure: str, landmarks: Landmarks 
 def _numbers(values: Iterable[float | None]) -> NDArray[np.float64]:
     """nan where there is none."""
     return np.array(list(values), dtype=np.float64)
-
-
-def _labels(comparison: Comparison) -> list[str]:
-    return list(dict.fromkeys(curve.label for group in comparison.groups for curve in group.curves))
 
 
 def _panels(steps: Sequence[int], names: tuple[str, str], wide: bool) -> tuple[Figure, list[Axes]]:
@@ -123,8 +118,8 @@ def _mark(axes: Axes, landmarks: Landmarks) -> None:
 def by_temperature(comparison: Comparison) -> Figure:
     """A row for each curve that is the best of several temperatures, a panel for each number of steps: what each
     temperature gives alone, from weight to weight of guidance, and in grey the best of them."""
-    labels = list(dict.fromkeys(curve.label for group in comparison.groups for curve in group.curves))
-    cards = [line["card"] for group in comparison.groups for curve in group.curves for line in curve.lines]
+    labels = comparison.names
+    cards = [line["card"] for curve in comparison.curves for line in curve.lines]
     tried = sorted({card["temperature"] for card in cards})
     shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.92, len(tried)))
     with matplotlib.rc_context(STYLE):

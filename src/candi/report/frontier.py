@@ -21,7 +21,7 @@ def write_page(path: Path, comparison: Comparison, samples: Mapping[str, Samples
 
 
 def _data(comparison: Comparison, samples: Mapping[str, Samples]) -> dict[str, Any]:
-    lines = {line["key"]: line for group in comparison.groups for curve in group.curves for line in curve.lines}
+    lines = {line["key"]: line for curve in comparison.curves for line in curve.lines}
     return {
         "diversity": comparison.labels[0],
         "quality": comparison.labels[1],

@@ -112,7 +112,7 @@ def _judged(advice: Advice, comparison: Comparison) -> _Judged:
     first, *others = advice.runs
     judged = {other: findings(Claim("", advice.sweep, first, other), comparison) for other in others}
     judged = {other: some for other, some in judged.items() if any(one.verdict != MISSING for one in some)}
-    fixed = {curve.label: curve.steps for group in comparison.groups for curve in group.curves if curve.steps_fixed}
+    fixed = {curve.label: curve.steps for curve in comparison.curves if curve.steps_fixed}
     walks = [run for run in (first, *judged) if run not in fixed]
     best_at = [
         (group.steps, tuple(advice.runs[run] for run in best))

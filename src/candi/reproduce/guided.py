@@ -44,7 +44,7 @@ def frontiers(comparison: Comparison, sweep: str, ledger: Ledger) -> list[str]:
 
 def by_temperature(comparison: Comparison, stem: Path) -> list[str]:
     """Each temperature of a sweep that compares runs, and not ways to sample one."""
-    curves = [curve for group in comparison.groups for curve in group.curves]
+    curves = comparison.curves
     if {curve.label for curve in curves} != {curve.lines[0]["card"]["run"] for curve in curves}:
         return []
     plots.save(plots.by_temperature(comparison), stem.with_name(f"{stem.name}-temperatures"))

@@ -20,7 +20,7 @@ def quality_over_steps(comparison: Comparison, stem: Path, title: str) -> list[s
 
 def along(comparison: Comparison) -> list[str]:
     """What more steps do to diversity where the temperature stays: they too move samples along a frontier."""
-    curves = [curve for group in comparison.groups for curve in group.curves if not curve.steps_fixed]
+    curves = [curve for curve in comparison.curves if not curve.steps_fixed]
     found = {
         (curve.label, line["card"]["temperature"], curve.steps): value
         for curve in curves
@@ -53,14 +53,14 @@ def trap(comparison: Comparison) -> list[str]:
 
 def shown_trap(comparison: Comparison, labels: Sequence[str], stem: Path) -> list[str]:
     """Each of some curves as the best of them, where one temperature for each lets it be."""
-    curves = [curve for group in comparison.groups for curve in group.curves]
-    drawn = list(dict.fromkeys(curve.label for curve in curves))
-    walked = {curve.label for curve in curves if not curve.steps_fixed}
+    walked = {curve.label for curve in comparison.curves if not curve.steps_fixed}
     shown = [label for label in labels if label in walked]
     found = winners(comparison, shown) if len(shown) > 1 else []
     if len(found) < 2:
         return []
-    plots.save(plots.single_temperatures(found, comparison.labels, drawn), stem.with_name(f"{stem.name}-trap"))
+    plots.save(
+        plots.single_temperatures(found, comparison.labels, comparison.names), stem.with_name(f"{stem.name}-trap")
+    )
     told = "; ".join(
         f"{one.winner} ({', '.join(f'{label} at {t:g}' for label, t in one.temperatures.items())})" for one in found
     )

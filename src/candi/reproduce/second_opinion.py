@@ -14,7 +14,7 @@ _OTHER = "perplexity:"  # before a further judge's name, where a point's own mea
 
 def other_judges(comparison: Comparison) -> list[str]:
     """The measures of judges beside the first one."""
-    lines = [line for group in comparison.groups for curve in group.curves for line in curve.lines]
+    lines = [line for curve in comparison.curves for line in curve.lines]
     return list(dict.fromkeys(name for line in lines for name in line["measures"] if name.startswith(_OTHER)))
 
 
