@@ -9,6 +9,7 @@ from candi.cli.parsing import parse, parser
 from candi.errors import UserError
 from candi.reproduce.experiment import SCALES, experiments, read
 from candi.reproduce.jobs import beside
+from candi.reproduce.of_runs import places
 from candi.reproduce.page import comparisons, verdicts
 from candi.reproduce.reproduce import Reproduction
 
@@ -47,7 +48,7 @@ def run(arguments: Sequence[str]) -> None:
         with beside(given.jobs - 1, reproduction, only):
             reproduction.go(only)
         for name, comparison in comparisons(experiment, results).items():
-            plots.save(plots.frontiers(comparison), work / name)
+            plots.save(plots.frontiers(comparison, places(experiment, reproduction.kept.ledger)), work / name)
     except OSError as error:
         raise UserError(f"Reading or writing failed ({error}); mend that and run the same command again.") from None
     if waiting := sorted(path.name for path in results.glob("*.samples.jsonl")):

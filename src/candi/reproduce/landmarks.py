@@ -3,9 +3,11 @@
 Samples as good as the text would lie at the one; who knows which tokens there are and nothing else, at the other.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +21,33 @@ from candi.evaluation.scorers import load_scorer
 from candi.evaluation.table import cut
 from candi.evaluation.words import words as count_words
 from candi.evaluation.words import words_of
+from candi.reproduce.declared import LANDMARK
+from candi.reproduce.results import Results, say
 from candi.training.settings import TrainSettings
 from candi.training.sources import sequences
 
 TEXT, SHUFFLED = "the text itself", "its tokens shuffled"
+
+
+def keep_landmarks(
+    kept: Results,
+    plan: str,
+    settings: TrainSettings,
+    scorers: Sequence[str],
+    device: torch.device,
+    stamp: Callable[[float], dict[str, Any]],
+) -> None:
+    """In the ledger, unless they are there. Whatever becomes of it: the points are there already."""
+    if kept.ledger.done(LANDMARK, TEXT, plan):
+        return
+    say(f"{TEXT}: measuring it as samples are")
+    start, how = time.monotonic(), kept.experiment
+    try:
+        found = landmarks(settings, scorers, how.n, how.characters, str(device), how.counts_words)
+    except UserError as error:
+        return say(f"{TEXT}: {error}")
+    for what, measures in found.items():
+        kept.record(LANDMARK, what, plan, **stamp(time.monotonic() - start), measures=measures)
 
 
 def landmarks(

@@ -28,8 +28,9 @@ def _by(measure: str, value: float) -> str:
     return (f"{value:,.0f}" if value >= 100 else f"{value:.3g}") + (f" by {judge}" if colon else "")
 
 
-def places(experiment: Experiment, ledger: Ledger, quality: str) -> dict[str, tuple[float, float]]:
-    """The same for a figure of some quality."""
+def places(experiment: Experiment, ledger: Ledger, quality: str | None = None) -> dict[str, tuple[float, float]]:
+    """The same for a figure, of the experiment's quality or another one."""
+    quality = quality or experiment.axes.quality
     entries = {name: ledger.find(LANDMARK, name) for name in (TEXT, SHUFFLED)}
     return {
         name: (entry["measures"][experiment.axes.diversity], entry["measures"][quality])

@@ -151,7 +151,7 @@ def _section(
         stem = figures / f"{experiment.label}-{name}"
         grid = experiment.grids[name]
         title = grid.title
-        plots.save(plots.frontiers(comparison, of_runs.places(experiment, ledger, experiment.axes.quality)), stem)
+        plots.save(plots.frontiers(comparison, of_runs.places(experiment, ledger)), stem)
         parts += [f"### {title[0].upper()}{title[1:]}", f"![{title}](figures/{stem.name}.svg)"]
         parts += [caution(comparison.axes), *comparison.notes]
         claims_here = [claim for claim in experiment.claims if claim.sweep == name]

@@ -33,7 +33,7 @@ from candi.model import read_model
 from candi.reproduce import beforehand
 from candi.reproduce.declared import CLASSIFIER, CLASSIFIERS, JUDGE, LANDMARK, LOCKS, PREDICTED, RUN, SWEEPS, Grid
 from candi.reproduce.experiment import Experiment
-from candi.reproduce.landmarks import TEXT, landmarks
+from candi.reproduce.landmarks import keep_landmarks
 from candi.reproduce.learning import learned
 from candi.reproduce.results import Results, say
 from candi.reproduce.times import times
@@ -102,19 +102,10 @@ class Reproduction:
     def _measure_text(self, data: str) -> None:
         """The data as samples are measured, if the judges are here."""
         name, grid = next(iter(self.experiment.grids.items()))
-        run, kept = grid.runs[0], all(self.kept.judge(judge).is_dir() for judge in self.experiment.judges)
-        plan = self.experiment.sweep_plan(run, name, data)
-        if not kept or self.kept.ledger.done(LANDMARK, TEXT, plan):
-            return
-        say("the text itself: measuring it as samples are")
-        settings, how = self.experiment.settings(run, self.data, self.work / run), self.experiment
-        start, device = time.monotonic(), str(device_named(self.device))
-        try:
-            found = landmarks(settings, self._scorers(), how.n, how.characters, device, how.counts_words)
-            for what, measures in found.items():
-                self.kept.record(LANDMARK, what, plan, **self._stamp(time.monotonic() - start), measures=measures)
-        except UserError as error:  # the points are there, whatever becomes of this
-            say(f"the text itself: {error}")
+        if all(self.kept.judge(judge).is_dir() for judge in self.experiment.judges):
+            settings = self.experiment.settings(grid.runs[0], self.data, self.work / grid.runs[0])
+            plan = self.experiment.sweep_plan(grid.runs[0], name, data)
+            keep_landmarks(self.kept, plan, settings, self._scorers(), device_named(self.device), self._stamp)
 
     def _lock(self, what: str) -> FileLock:
         """Held by the command that is at a run or classifier; free again when that command ends, however it ends.
