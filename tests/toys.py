@@ -1,17 +1,27 @@
 """A small distribution whose every posterior is known, and how far samples are from it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from candi.guidance import Guidance
-from candi.methods.base import Method
+from candi.base.rng import Rng
+from candi.diffusion.guidance import Guidance
+from candi.diffusion.methods import METHODS, Method
+from candi.diffusion.sampler import bind_step, sample
+from candi.diffusion.schedules import timesteps
+from candi.nets.config import ModelConfig
+from candi.nets.denoiser import Denoiser
+from candi.nets.dit import DiTSettings
 from candi.nets.ideal import IdealDenoiser
-from candi.rng import Rng
-from candi.sampling.walk import stepper, walk
-from candi.schedules import times
-from candi.state import State
+
+
+def denoiser_of(
+    name: str, vocab_size: int, trunk: DiTSettings, length: int = 16, label: str | None = None, **options: Any
+) -> Denoiser:
+    """A denoiser of a method by name, with random weights; `options` are those of the method."""
+    return Denoiser.build(ModelConfig(vocab_size, length, name, METHODS[name](**options), trunk, label))
 
 
 @dataclass(frozen=True)
@@ -67,13 +77,12 @@ class Toy:
         self, method: Method, x0: Tensor, known: Tensor, steps: int, seed: int = 0, guide: Guidance | None = None,
         **options: str,
     ) -> Tensor:  # fmt: skip
-        state: State
         rng = Rng.from_seed(seed)
         with torch.no_grad():
             start = method.prior(x0, known, rng)
-            denoise, step = self.ideal(method), stepper(method, **options)
+            denoise, step = self.ideal(method), bind_step(method, **options)
             if guide is not None:
                 denoise, step = guide.over(method, denoise, step)
-            for state in walk(denoise, step, start, times(steps), rng):
-                assert torch.equal(state.tokens[known], x0[known]), "a step changed a given token"
-        return method.decode(state)
+            for one in sample(denoise, step, start, timesteps(steps), rng):
+                assert torch.equal(one.state.tokens[known], x0[known]), "a step changed a given token"
+        return method.decode(one.state)

@@ -1,40 +1,86 @@
 """Diffusion on discrete data: CANDI (continuous and discrete diffusion) and the methods it is measured against.
 
 >>> import candi
->>> model = candi.load("runs/demo")                                       # doctest: +SKIP
->>> model.generate(n=2, steps=16, temperature=0.9, prompt="The ")         # doctest: +SKIP
+>>> model = candi.load("text8")                                           # doctest: +SKIP
+>>> model.generate(n=2, steps=16, temperature=0.9, prompt="the ")         # doctest: +SKIP
 """
 
-from candi import identifiability
-from candi.errors import UserError
-from candi.loading import load
-from candi.methods import CANDI, MDLM, METHODS, Method
-from candi.model import Model
-from candi.nets.denoiser import Denoiser
-from candi.nets.ideal import IdealDenoiser
-from candi.nets.prediction import Prediction
-from candi.rng import Rng
-from candi.sampling.walk import stepper, walk
-from candi.schedules import times
-from candi.state import State
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from candi.base.errors import UserError
+from candi.base.rng import Rng
+from candi.base.version import __version__
+from candi.data.datasets import Dataset, load_dataset
+from candi.diffusion import guidance, identifiability, schedules, spaces
+from candi.diffusion.embeddings import TimestepEmbedder, TokenEmbedding
+from candi.diffusion.methods import AR, CANDI, DUO, MDLM, METHODS, UDLM, Continuous, Method, MethodSettings, register
+from candi.diffusion.prediction import Prediction
+from candi.diffusion.sampler import SampleStep, bind_step, last_state, sample
+from candi.diffusion.schedules import timesteps
+from candi.diffusion.state import State, hidden
+from candi.hub.loading import load
+from candi.model.model import Model
+from candi.nets.config import ModelConfig
+from candi.nets.denoiser import Denoiser
+from candi.nets.dit import DiT, DiTSettings
+from candi.nets.ideal import IdealDenoiser
+from candi.nets.trunk import Trunk, TrunkSettings
+from candi.nets.trunks import TRUNKS, register_trunk
+from candi.training.settings import FitSettings
+
+if TYPE_CHECKING:
+    from candi.training.fit import fit
 
 __all__ = [
+    "AR",
     "CANDI",
+    "DUO",
     "MDLM",
     "METHODS",
+    "TRUNKS",
+    "UDLM",
+    "Continuous",
+    "Dataset",
     "Denoiser",
+    "DiT",
+    "DiTSettings",
+    "FitSettings",
     "IdealDenoiser",
     "Method",
+    "MethodSettings",
     "Model",
+    "ModelConfig",
     "Prediction",
     "Rng",
+    "SampleStep",
     "State",
+    "TimestepEmbedder",
+    "TokenEmbedding",
+    "Trunk",
+    "TrunkSettings",
     "UserError",
+    "__version__",
+    "bind_step",
+    "fit",
+    "guidance",
+    "hidden",
     "identifiability",
+    "last_state",
     "load",
-    "stepper",
-    "times",
-    "walk",
+    "load_dataset",
+    "register",
+    "register_trunk",
+    "sample",
+    "schedules",
+    "spaces",
+    "timesteps",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`fit` when it is asked for: Lightning takes longer to import than all the rest."""
+    if name != "fit":
+        raise AttributeError(f"module 'candi' has no attribute {name!r}")
+    from candi.training.fit import fit
+
+    return fit

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from candi.cli import COMMANDS, main
+from candi.cli import PROGRAM, main
 from candi.cli.parsing import parse, parser
+from candi.cli.sampling_flags import add_sampling
 from candi.cli.train import presets, settings
-from candi.cli.walking import add_walk
-from candi.data.corpus import Corpus
-from candi.data.tokenizer import Tokenizer
-from candi.methods import METHODS
-from candi.training.sources import sequences
+from candi.diffusion.methods import METHODS
+from candi.training.fit import prepare
 from tests.training.runs import flags, train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -59,8 +57,8 @@ def _refused(capsys, *arguments: object) -> str:
         ("train --data nothing.txt --out X", "no file or folder 'nothing.txt'"),
         ("train --data pydoc --out X --tokenizer bpe:ten", "has no size"),
         ("train --data pydoc --out X --valid nothing.txt", "no file or folder 'nothing.txt'"),
-        ("train --data pydoc --out X --batch 6 --devices 4 --accelerator cpu", "cannot be shared by 4 devices"),
-        ("train --data pydoc --out X --accelerator cuda", "no cuda device"),
+        ("train --data pydoc --out X --batch-size 6 --devices 4 --device cpu", "cannot be shared by 4 devices"),
+        ("train --data pydoc --out X --device cuda", "no cuda device"),
         ("train --data pydoc", "required"),
         ("train --config nothing.yaml", "nothing.yaml"),
         ("sample nothing", "no run or checkpoint at 'nothing'"),
@@ -77,7 +75,7 @@ def _refused(capsys, *arguments: object) -> str:
         ("sample RUN --watch --json", "cannot go together"),
         ("sample RUN --watch --n 0", "At least 1 sample"),
         ("sample RUN --top_k 0", "top_k must be at least 1"),
-        ("sample RUN --nucleus 2", "nucleus must be in"),
+        ("sample RUN --top_p 2", "top_p must be in"),
         ("sample RUN --sampler greedy", "no sampling option 'sampler'; it takes: solver, inference, order"),
         ("sample hf:not//valid", "cannot be fetched from the hub"),
         ("evaluate RUN --data pydoc --sequences 0", "at least 1 sequence"),
@@ -89,6 +87,12 @@ def _refused(capsys, *arguments: object) -> str:
         ("train --data  --out X", "no file or folder ''"),
         ("train --plugin nothing.py", "no plugin file 'nothing.py'"),
         ("sample RUN --device quantum", "quantum"),
+        ("sample RUN --cfg-weight 2", "needs a --class-label"),
+        ("train --data pydoc --out X --trunk nothing", "no trunk 'nothing'"),
+        ("train --data pydoc --out X --trunk no.such:Trunk", "cannot be imported (ModuleNotFoundError"),
+        ("train --data pydoc --out X --trunk json:dumps", "is no trunk"),
+        ("analyse schedule RUN", "is now candi schedule"),
+        ("reproduce text8", "candi-lab reproduce"),
     ],
 )
 def test_mistakes_are_one_sentence(capsys, tmp_path, monkeypatch, run, arguments, complaint):
@@ -120,13 +124,19 @@ def test_a_plugin_that_fails_is_one_sentence(capsys, tmp_path):
     assert "The plugin" in _refused(capsys, "train", "--plugin", tmp_path / "broken.py", "--data", "pydoc")
 
 
+@pytest.mark.parametrize("spelling", ["--batch-size 3 --candi.rank-max=0.3", "--batch_size 3 --candi.rank_max=0.3"])
+def test_hyphens_and_underscores_mean_the_same(spelling):
+    given = settings(["--preset", "tiny", "--data", "pydoc", "--out", "x", *spelling.split()])
+    assert (given.batch_size, given.settings.rank_max) == (3, 0.3)
+
+
 def test_preset_then_file_then_flag(tmp_path):
     """The later wins."""
     (tmp_path / "run.yaml").write_text("length: 48\nmodel: {blocks: 3}\n")
     given = settings(
         ["--preset", "tiny", "--config", str(tmp_path / "run.yaml"), "--data=pydoc", "--out=x", "--model.blocks=5"]
     )
-    assert (given.batch, given.length, given.model.blocks, given.model.width) == (8, 48, 5, 64)
+    assert (given.batch_size, given.length, given.model.blocks, given.model.width) == (8, 48, 5, 64)
 
 
 @pytest.mark.parametrize("name", presets())
@@ -136,7 +146,13 @@ def test_presets_are_valid(name):
 
 def test_the_paper_preset_is_the_paper_to_the_letter():
     given = settings(["--preset", "paper-text8", "--data", "text8", "--out", "x"])
-    assert (given.length, given.batch, given.steps, given.learning_rate, given.warmup) == (1024, 512, 1000, 3e-4, 250)
+    assert (given.length, given.batch_size, given.steps, given.learning_rate, given.warmup) == (
+        1024,
+        512,
+        1000,
+        3e-4,
+        250,
+    )
     assert (given.model.width, given.model.blocks, given.model.heads, given.model.dropout) == (768, 12, 12, 0.1)
     method = given.settings
     assert (method.space, method.precondition, method.bias_weight) == ("projected", "paper", 0.5)
@@ -146,8 +162,8 @@ def test_the_paper_preset_is_the_paper_to_the_letter():
 def test_help_is_readable(capsys):
     main(["--help"])
     listing = capsys.readouterr().out
-    assert all(command in listing for command in COMMANDS)
-    for command in COMMANDS:
+    assert all(command in listing for command in PROGRAM.commands)
+    for command in PROGRAM.commands:
         with pytest.raises(SystemExit) as exit:
             main([command, "--help"])
         assert exit.value.code == 0
@@ -159,6 +175,8 @@ def test_help_is_readable(capsys):
     text = capsys.readouterr().out
     assert all(f"  {flag} " in text for flag in ("--preset", "--data", "--out", "--method", "--model.width", "--steps"))
     assert "Tokens in a sequence" in text
+    assert "--micro-batch-size MICRO_BATCH_SIZE" in text
+    assert "--micro_batch_size" not in text
 
 
 def _checked(output: str) -> None:
@@ -204,7 +222,7 @@ def test_samples_are_written_during_training(tmp_path):
 def test_text_samples_and_repeatability(capsys, run):
     main(["sample", str(run), "--n", "2", "--steps", "2", "--seed", "3"])
     first = capsys.readouterr().out
-    main(["sample", str(run), "--n", "2", "--steps", "2", "--seed", "3", "--batch", "1"])
+    main(["sample", str(run), "--n", "2", "--steps", "2", "--seed", "3", "--batch-size", "1"])
     assert capsys.readouterr().out == first
     main(["sample", str(run), "--n", "2", "--steps", "2", "--seed", "4"])
     assert capsys.readouterr().out != first
@@ -214,14 +232,14 @@ def test_text_samples_and_repeatability(capsys, run):
 
 
 def test_a_reader_that_leaves_is_no_error(run):
-    script = f"{sys.executable} -m candi sample {run} --n 200 --batch 1 --steps 1 | head -n 1"
+    script = f"{sys.executable} -m candi sample {run} --n 200 --batch-size 1 --steps 1 | head -n 1"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {script}"], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
 
 
 def test_interrupting_a_sample_is_no_traceback(run):
     process = subprocess.Popen(
-        [sys.executable, "-m", "candi", "sample", str(run), "--n", "100000", "--batch", "1", "--watch"],
+        [sys.executable, "-m", "candi", "sample", str(run), "--n", "100000", "--batch-size", "1", "--watch"],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )  # fmt: skip
@@ -235,7 +253,7 @@ def test_interrupting_a_sample_is_no_traceback(run):
 @pytest.mark.parametrize("text", ["# Introduction", "null", "~", "&a", "yes", "1e3", "[a]", "a: b"])
 def test_a_prompt_is_taken_as_it_is(text):
     flags = parser("sample", "RUN", "")
-    add_walk(flags)
+    add_sampling(flags)
     given = parse(flags, ["--prompt", text, "--infill", text])
     assert (given.prompt, given.infill) == (text, text)
     assert parse(flags, []).prompt is None
@@ -249,18 +267,16 @@ def test_remasking_in_another_order_is_refused_before_training(tmp_path, capsys)
     assert not (tmp_path / "run").exists()
 
 
-def test_too_little_to_validate_on_is_told_or_learned(tmp_path, capsys):
+def test_too_little_to_validate_on_is_refused_or_trained_on(tmp_path, capsys):
     (tmp_path / "text.txt").write_text("the cat sat on the mat " * 10)
     (tmp_path / "short.txt").write_text("the cat")
     base = ["--preset=tiny", f"--data={tmp_path / 'text.txt'}", "--length=64", f"--cache={tmp_path / 'cache'}"]
     with pytest.raises(SystemExit):
         main(["train", *base, f"--out={tmp_path / 'run'}", f"--valid={tmp_path / 'short.txt'}"])
     assert "too few for a sequence of 64; give more" in capsys.readouterr().err
-    corpus = Corpus(str(tmp_path / "text.txt"))
-    asked = settings([*base, f"--out={tmp_path / 'run'}"])
-    train, valid = sequences(asked, corpus, Tokenizer.from_spec("char", corpus), tmp_path / "cache")
-    assert valid is None
-    assert train.size == "230 tokens of text"  # all of them
+    dataset, _ = prepare(settings([*base, f"--out={tmp_path / 'run'}"]))
+    assert dataset.valid is None
+    assert dataset.train.size == "230 tokens of text"  # all of them
 
 
 def test_a_temperature_that_float32_cannot_divide_by_is_refused(run, capsys):

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 import torch
 
-from candi.classifiers import check_classifier, load_classifier
+from candi.base.errors import UserError
+from candi.base.files import sha256
 from candi.cli import evaluate, frontier, main
 from candi.data.corpus import Corpus
-from candi.errors import UserError
+from candi.diffusion.guidance import guide_for
 from candi.evaluation.molecules import molecules
+from candi.evaluation.points import read_points
 from candi.evaluation.sweep import Sweep
 from candi.evaluation.sweep_settings import SweepSettings
-from candi.evaluation.table import read_lines
 from candi.evaluation.wordfilter import WordFilter
-from candi.files import sha256
-from candi.guidance import guide_for
-from candi.loading import load
-from candi.report.molecules import Drawn, write_page
+from candi.hub.loading import load, run_handle
+from candi.model.classifiers import check_classifier, load_classifier
+from candi.views.molecules import Drawn, write_page
 from tests.browser import PHONE, browser, opened  # noqa: F401 - a fixture
-from tests.training.runs import start, train_here
+from tests.training.runs import flags, train_here
 
 pytest.importorskip("rdkit")
 pytestmark = pytest.mark.usefixtures("cache")
@@ -43,7 +43,7 @@ def place(tmp_path_factory, cache):
     """Runs of three methods, one of them by label, and a classifier for each kind of guidance."""
     folder = tmp_path_factory.mktemp("molecules")
     data = _written(folder)
-    shape = {"data": data, "tokenizer": "smiles", "length": 12, "batch": 32, "steps": 250, "checkpoint_every": 250,
+    shape = {"data": data, "tokenizer": "smiles", "length": 12, "batch_size": 32, "steps": 250, "checkpoint_every": 250,
              "model__width": 32, "model__convolution": 3, "learning_rate": 5e-3, "ema": 0.98}  # fmt: skip
     train_here(folder / "candi", method="candi", label="rings>=1", **shape)
     train_here(folder / "mdlm", method="mdlm", **shape)
@@ -81,7 +81,7 @@ def test_a_clean_classifier_steers_and_its_results_are_whole(place, capsys):
 def test_a_packed_classifier_guides_by_the_name_of_its_property(place, tmp_path, capsys):
     """Weights in half the bytes, the same steering."""
     packed = tmp_path / "mols"
-    judge = f"rings={place / 'clean'}"
+    classifier = f"rings={place / 'clean'}"
     main(
         [
             "export",
@@ -89,7 +89,7 @@ def test_a_packed_classifier_guides_by_the_name_of_its_property(place, tmp_path,
             "--out",
             str(packed),
             "--classifiers",
-            judge,
+            classifier,
             "--steps",
             "12",
             "--temperature",
@@ -100,15 +100,15 @@ def test_a_packed_classifier_guides_by_the_name_of_its_property(place, tmp_path,
     whole = load_classifier(str(place / "clean"), torch.device("cpu"))[0]
     assert size < 2.2 * sum(parameter.numel() for parameter in whole.parameters()) + 5000
     out = ["--n", "32", "--device", "cpu", "--out", str(tmp_path / "out")]
-    main(["guide", str(packed), "--property", "rings", "--weight", "30", *out])
+    main(["guide", str(packed), "--classifier", "rings", "--weight", "30", *out])
     assert "12 steps" in (tmp_path / "out" / "molecules.html").read_text()  # as recommended
-    for wrong, complaint in ((["--property", "qed"], "no packed classifier 'qed'"), ([], "Say by what to guide")):
+    for wrong, complaint in ((["--classifier", "qed"], "no classifier 'qed'"), ([], "Say by what to guide")):
         with pytest.raises(SystemExit):
             main(["guide", str(packed), *wrong, *out])
         assert complaint in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        main(["guide", str(place / "mdlm"), "--property", "rings", *out])
-    assert "came without classifiers" in capsys.readouterr().err
+        main(["guide", str(place / "mdlm"), "--classifier", "rings", *out])
+    assert "no classifier at 'rings'" in capsys.readouterr().err
 
 
 def test_a_packed_model_says_what_is_new_if_it_was_told_what_is_not(place, tmp_path, capsys):
@@ -139,21 +139,21 @@ def test_a_packed_model_says_what_is_new_if_it_was_told_what_is_not(place, tmp_p
 def test_the_card_tells_of_classifiers_and_of_what_guidance_does(place, tmp_path):
     packed, again = tmp_path / "mols", tmp_path / "again" / "mols"
     main(["export", str(place / "candi"), "--out", str(packed), "--classifiers", f"rings={place / 'clean'}"])
-    judge = packed / "classifiers" / "rings"
-    main(["frontier", str(packed), "--out", str(tmp_path / "sweep"), "--molecules", "rings", "--steps", "8",
-          "--temperatures", "0.8", "--classifier", "rings", "--weights", "0,8", "--n", "16",
+    classifier = packed / "classifiers" / "rings"
+    main(["frontier", str(packed), "--out", str(tmp_path / "sweep"), "--property", "rings", "--steps", "8",
+          "--temperatures", "0.8", "--classifiers", "rings", "--weights", "0,8", "--n", "16",
           "--device", "cpu"])  # fmt: skip
-    points = tmp_path / "sweep" / "points.jsonl"
-    main(["export", str(packed), "--out", str(again), "--points", f"{points},{points}"])
+    file = tmp_path / "sweep" / "points.jsonl"
+    main(["export", str(packed), "--out", str(again), "--points", f"{file},{file}"])
     card = json.loads((again / "card.json").read_text())
     told = card["classifiers"]["rings"]
-    assert told["sha256"] == sha256(judge / "model.safetensors")
+    assert told["sha256"] == sha256(classifier / "model.safetensors")
     assert told["area"] > 0.9  # rings are easily told from chains
     assert (told["label"], told["threshold"], told["kind"]) == ("rings>=1", 1.0, "transformer")
     rows = card["measures"]
     assert [row["weight"] for row in rows] == [0, 8, 0, 8]  # of both files
-    lines = read_lines(points)
-    assert [row["mean_rings"] for row in rows[:2]] == [round(line["measures"]["property"], 4) for line in lines]
+    points = read_points(file)
+    assert [row["mean_rings"] for row in rows[:2]] == [round(point.measures["property"], 4) for point in points]
     page = (again / "README.md").read_text()
     assert f"| {told['area']:.3f} |" in page
     assert f"| {rows[1]['mean_rings']} |" in page
@@ -168,7 +168,7 @@ def test_discrete_guidance_steers_too(place):
 
 
 def test_a_run_that_knows_labels_steers_itself(place):
-    means = [np.mean(_rings(place, "--label", label, "--label_weight", w)) for label, w in (("0", "1"), ("1", "1"))]
+    means = [np.mean(_rings(place, "--class-label", label, "--cfg-weight", w)) for label, w in (("0", "1"), ("1", "1"))]
     assert means[1] > means[0] + 0.3
 
 
@@ -195,14 +195,14 @@ def test_any_function_of_one_hot_inputs_is_a_classifier(place):
 
 
 def test_weights_are_an_axis_of_the_frontier(place):
-    main(["frontier", str(place / "candi"), "--out", str(place / "sweep"), "--molecules", "rings", "--steps", "8",
-          "--temperatures", "0.8,1", "--classifier", str(place / "clean"), "--weights", "0,4,8", "--n", "16",
+    main(["frontier", str(place / "candi"), "--out", str(place / "sweep"), "--property", "rings", "--steps", "8",
+          "--temperatures", "0.8,1", "--classifiers", str(place / "clean"), "--weights", "0,4,8", "--n", "16",
           "--device", "cpu"])  # fmt: skip
-    lines = read_lines(place / "sweep" / "points.jsonl")
-    assert [(line["card"]["temperature"], line["card"]["guidance"]["weight"]) for line in lines] == [
+    points = read_points(place / "sweep" / "points.jsonl")
+    assert [(point.cell.temperature, point.cell.guidance.weight) for point in points] == [
         (0.8, 0.0), (0.8, 4.0), (0.8, 8.0), (1.0, 0.0), (1.0, 4.0), (1.0, 8.0)
     ]  # fmt: skip
-    assert {"unique_molecules", "valid_molecules", "property"} <= set(lines[0]["measures"])
+    assert {"unique_molecules", "valid_molecules", "property"} <= set(points[0].measures)
     assert "candi (temperature 0.8)" in (place / "sweep" / "frontier.md").read_text()
 
 
@@ -219,21 +219,27 @@ def test_a_clean_classifier_is_told_no_time(place):
 def test_each_run_takes_the_classifier_that_reads_it(place):
     runs = [str(place / "candi"), str(place / "mdlm")]
     both = f"{place / 'noisy'},{place / 'clean'}"
-    main(["frontier", *runs, "--out", str(place / "both"), "--molecules", "logp", "--steps", "4", "--temperatures", "1",
-          "--classifier", both, "--weights", "0,3", "--reveal", "1", "--n", "16", "--device", "cpu"])  # fmt: skip
-    lines = read_lines(place / "both" / "points.jsonl")
-    assert [(line["card"]["run"], line["card"]["guidance"]["classifier"]) for line in lines] == [
+    main(["frontier", *runs, "--out", str(place / "both"), "--property", "logp", "--steps", "4", "--temperatures", "1",
+          "--classifiers", both, "--weights", "0,3", "--reveal", "1", "--n", "16", "--device", "cpu"])  # fmt: skip
+    points = read_points(place / "both" / "points.jsonl")
+    assert [(point.cell.run, point.cell.guidance.classifier) for point in points] == [
         ("candi", "clean"), ("candi", "clean"), ("mdlm", "noisy"), ("mdlm", "noisy")
     ]  # fmt: skip
-    assert [line["card"]["guidance"]["reveal"] for line in lines] == [1.0, 1.0, 0.0, 0.0]
-    assert lines[2]["card"]["options"] == {}, "discrete guidance has a step of its own"
+    assert [point.cell.guidance.reveal for point in points] == [1.0, 1.0, 0.0, 0.0]
+    assert points[2].cell.options == {}, "discrete guidance has a step of its own"
     for wrong, complaint in (("noisy", "train one without --noisy"), ("clean", "knows its noise")):
         run = place / ("candi" if wrong == "noisy" else "mdlm")
-        settings = SweepSettings([str(run)], place / "none", classifiers=(str(place / wrong),), weights=(1.0,))
+        settings = SweepSettings(
+            [run_handle(str(run))], place / "none", classifiers=(str(place / wrong),), weights=(1.0,)
+        )
         with pytest.raises(UserError, match=complaint):
             Sweep(settings)
     with pytest.raises(UserError, match="labels 0 to 1"):
-        Sweep(SweepSettings([str(place / "candi")], place / "none", classifiers=(str(place / "clean"),), target=5))
+        Sweep(
+            SweepSettings(
+                [run_handle(str(place / "candi"))], place / "none", classifiers=(str(place / "clean"),), target=5
+            )
+        )
 
 
 def test_a_classifier_goes_on_where_it_was_stopped(place):
@@ -262,23 +268,23 @@ def test_mistakes_are_told_in_a_sentence(place, tmp_path, capsys):
     assert "not the config.json of a classifier" in _refused(capsys, *guide, "--classifier", place / "mdlm")
     other = ["guide", place / "mdlm", "--classifier", place / "clean", "--out", tmp_path / "x"]
     assert "knows its noise" in _refused(capsys, *other)
-    assert "no property 'beauty'" in _refused(capsys, *guide, "--label", "1", "--properties", "beauty")
-    assert "has no label 7" in _refused(capsys, *guide, "--label", "7")
+    assert "no property 'beauty'" in _refused(capsys, *guide, "--class-label", "1", "--property", "beauty")
+    assert "has no label 7" in _refused(capsys, *guide, "--class-label", "7")
     assert "labels 0 to 1" in _refused(capsys, *guide, "--classifier", place / "clean", "--target", "3")
-    assert "leave them out" in _refused(capsys, *guide, "--label", "1", "--reveal", "1")
-    assert "needs a --label" in _refused(capsys, *guide, "--classifier", place / "clean", "--label_weight", "1")
+    assert "leave them out" in _refused(capsys, *guide, "--class-label", "1", "--reveal", "1")
+    assert "needs a --class-label" in _refused(capsys, *guide, "--classifier", place / "clean", "--cfg-weight", "1")
     assert "for discrete guidance" in _refused(capsys, *guide, "--classifier", place / "clean", "--exact")
     masked = ["guide", place / "mdlm", "--classifier", place / "noisy", "--out", tmp_path / "x"]
     assert "a step of its own" in _refused(capsys, *masked, "--order", "confidence")
-    assert "cannot be made" in _refused(capsys, *guide[:2], "--label", "1", "--out", place / "some.smi")
+    assert "cannot be made" in _refused(capsys, *guide[:2], "--class-label", "1", "--out", place / "some.smi")
     train = ["train-classifier", place / "candi", "--data", place / "some.smi", "--out", tmp_path / "c"]
     assert "write a property and a rule" in _refused(capsys, *train, "--label", "rings")
     assert "needs no classifier that knows noise" in _refused(capsys, *train, "--label", "rings>=1", "--noisy", "true")
-    assert "holds another classifier" in _refused(
-        capsys, *train[:-1], place / "clean", "--label", "rings>=1", "--model.width", "16"
-    )
+    other = _refused(capsys, *train[:-1], place / "clean", "--label", "rings>=1", "--model.width", "16")
+    assert "is another run (" in other
+    assert "model.width was 32 and is now 16" in other
     train_here(tmp_path / "text", steps=2)
-    none = ["--label", "1", "--out", tmp_path / "none"]
+    none = ["--class-label", "1", "--out", tmp_path / "none"]
     assert "was not trained on molecules" in _refused(capsys, "guide", tmp_path / "text", *none)
     assert not (tmp_path / "none").exists()
 
@@ -291,7 +297,7 @@ def test_a_model_that_recommends_options_can_be_guided_by_a_step_of_its_own(plac
     guided = [
         "guide",
         str(packed),
-        "--property",
+        "--classifier",
         "rings",
         "--n",
         "8",
@@ -315,7 +321,7 @@ def test_likelihoods_of_molecules_are_those_of_whole_rows(place, monkeypatch):
     monkeypatch.setattr(evaluate, "likelihood", told)
     main(["evaluate", str(place / "mdlm"), "--data", str(place / "some.smi"), "--sequences", "20", "--device", "cpu"])
     tokenizer = load(place / "mdlm", "cpu").tokenizer
-    molecules_there = {line.strip() for line in (place / "some.smi").read_text().splitlines()}
+    molecules_there = {point.strip() for point in (place / "some.smi").read_text().splitlines()}
     assert len(seen["rows"]) == 20
     assert {row[0] for row in seen["rows"].tolist()} == {tokenizer.begin}
     assert {tokenizer.decode(row) for row in seen["rows"].tolist()} <= molecules_there
@@ -324,10 +330,10 @@ def test_likelihoods_of_molecules_are_those_of_whole_rows(place, monkeypatch):
 def test_points_that_were_guided_to_less_are_compared_as_such(place, monkeypatch, capsys):
     seen = []
     whole = frontier.compare
-    monkeypatch.setattr(frontier, "compare", lambda lines, axes: seen.append(axes.less) or whole(lines, axes))
+    monkeypatch.setattr(frontier, "compare", lambda points, axes: seen.append(axes.less) or whole(points, axes))
     for target in ("0", "1"):
-        main(["frontier", str(place / "candi"), "--out", str(place / f"to{target}"), "--molecules", "rings", "--steps",
-              "2", "--temperatures", "1", "--classifier", str(place / "clean"), "--weights", "0,3", "--n", "8",
+        main(["frontier", str(place / "candi"), "--out", str(place / f"to{target}"), "--property", "rings", "--steps",
+              "2", "--temperatures", "1", "--classifiers", str(place / "clean"), "--weights", "0,3", "--n", "8",
               "--target", target, "--device", "cpu"])  # fmt: skip
     points = [str(place / f"to{target}" / "points.jsonl") for target in ("0", "1")]
     main(["frontier", points[0], "--quality", "property", "--out", str(place / "again")])
@@ -390,11 +396,11 @@ def test_molecules_are_counted_by_hand():
     assert np.isnan(nothing.mean("rings"))
 
 
-def test_a_run_that_meets_bad_molecules_stops_before_it_begins(tmp_path):
+def test_a_run_that_meets_bad_molecules_stops_before_it_begins(tmp_path, capsys):
     (tmp_path / "bad.smi").write_text("CCO\nC1CC\n" * 3)
-    process = start(tmp_path / "run", data=tmp_path / "bad.smi", tokenizer="smiles", length=12)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 2
+    errors = _refused(
+        capsys, "train", *flags(tmp_path / "run", data=tmp_path / "bad.smi", tokenizer="smiles", length=12)
+    )
     assert "3 of 6 documents cannot be used: bad.smi line 2 (C1CC) is no molecule" in errors
     assert not (tmp_path / "run").exists()
 
@@ -422,16 +428,16 @@ def test_the_data_of_a_run_is_found_again(place):
 
 @pytest.mark.parametrize("kind", ["recurrent", "bag"])
 def test_classifiers_of_other_kinds_steer_as_well(place, kind):
-    judge = place / kind
+    classifier = place / kind
     main(
         ["train-classifier", str(place / "candi"), "--data", str(place / "some.smi"), "--label", "rings>=1", "--kind",
          kind, "--learning_rate", "0.02", "--steps", "60", "--model.width", "32", "--model.blocks", "1",
-         "--device", "cpu", "--out", str(judge)]
+         "--device", "cpu", "--out", str(classifier)]
     )  # fmt: skip
-    network, config = load_classifier(str(judge), torch.device("cpu"))
+    network, config = load_classifier(str(classifier), torch.device("cpu"))
     assert config.kind == kind
     assert type(network.trunk).__name__.lower() == kind
-    means = [np.mean(_rings(place, "--classifier", str(judge), "--weight", weight)) for weight in ("0", "30")]
+    means = [np.mean(_rings(place, "--classifier", str(classifier), "--weight", weight)) for weight in ("0", "30")]
     assert means[1] > means[0] + 0.08  # the standard error of a difference is about 0.05
 
 
@@ -446,24 +452,24 @@ def test_a_kind_that_is_none_is_refused_in_one_sentence(place, capsys):
 
 
 def test_a_sweep_asks_runs_that_know_labels(place, tmp_path, capsys):
-    axes = ["--molecules", "rings", "--steps", "6", "--temperatures", "1", "--n", "64", "--device", "cpu"]
+    axes = ["--property", "rings", "--steps", "6", "--temperatures", "1", "--n", "64", "--device", "cpu"]
     main(
-        ["frontier", str(place / "candi"), str(place / "mdlm"), *axes, "--label", "1", "--weights", "0,2",
-         "--classifier", str(place / "noisy"), "--out", str(tmp_path / "sweep")]
+        ["frontier", str(place / "candi"), str(place / "mdlm"), *axes, "--class-label", "1", "--weights", "0,2",
+         "--classifiers", str(place / "noisy"), "--out", str(tmp_path / "sweep")]
     )  # fmt: skip
-    lines = read_lines(tmp_path / "sweep" / "points.jsonl")
-    means = {(c["run"], c["guidance"]["classifier"], c["guidance"]["weight"]): line["measures"]["property"]
-             for line in lines for c in [line["card"]]}  # fmt: skip
+    points = read_points(tmp_path / "sweep" / "points.jsonl")
+    means = {(c.run, c.guidance.classifier, c.guidance.weight): point.measures["property"]
+             for point in points for c in [point.cell]}  # fmt: skip
     assert set(means) == {("candi", None, 0.0), ("candi", None, 2.0), ("mdlm", "noisy", 0.0), ("mdlm", "noisy", 2.0)}
     assert means["candi", None, 0.0] > means["mdlm", "noisy", 0.0] + 0.1  # asked for rings, and not
-    for runs, label, complaint in ((["mdlm"], "1", "knows labels"), (["candi"], "2", "know 0 and 1")):
+    for runs, label, complaint in ((["mdlm"], "1", "trained with labels"), (["candi"], "2", "has 0 and 1")):
         with pytest.raises(SystemExit):
             main(
                 [
                     "frontier",
                     *(str(place / run) for run in runs),
                     *axes,
-                    "--label",
+                    "--class-label",
                     label,
                     "--out",
                     str(tmp_path / "no"),
@@ -480,10 +486,10 @@ def test_an_autoregressive_run_is_told_what_can_be_done(place, tmp_path, capsys)
 
 def test_molecules_of_other_atoms_are_left_out_or_named(place, tmp_path, capsys):
     (tmp_path / "more.smi").write_text("CCO\nCCBr\nCC\n")
-    flags = ["evaluate", place / "mdlm", "--data", tmp_path / "more.smi", "--device", "cpu"]
-    told = _refused(capsys, *flags)
+    command = ["evaluate", place / "mdlm", "--data", tmp_path / "more.smi", "--device", "cpu"]
+    told = _refused(capsys, *command)
     assert "1 of 3 documents cannot be used: more.smi line 2 (CCBr) holds what the vocabulary has not" in told
-    main([*map(str, flags), "--skip_bad"])
+    main([*map(str, command), "--skip-bad"])
     assert "2 sequences of 12 tokens" in capsys.readouterr().out
 
 

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
+from candi.base.errors import UserError
+from candi.base.rng import Rng
 from candi.data.batches import Windows
-from candi.errors import UserError
-from candi.rng import Rng
-from candi.training.feed import Feed
+from candi.training.loader import ShardedLoader
 from candi.training.objective import T_MIN, stratified
 
 
@@ -13,8 +13,8 @@ def _windows(tokens: int = 1000, length: int = 10, seed: int = 0) -> Windows:
     return Windows(np.arange(tokens, dtype=np.uint16), length, seed)
 
 
-def _feed(rank: int = 0, world: int = 1, micro_batch: int = 8) -> Feed:
-    return Feed(_windows(), 8, micro_batch, 0, rank, world, torch.device("cpu"))
+def _feed(rank: int = 0, world: int = 1, micro_batch: int = 8) -> ShardedLoader:
+    return ShardedLoader(_windows(), 8, micro_batch, 0, rank, world, torch.device("cpu"))
 
 
 def test_an_epoch_sees_every_window_once_and_the_next_in_another_order():

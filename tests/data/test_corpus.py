@@ -4,8 +4,8 @@ import lzma
 
 import pytest
 
+from candi.base.errors import UserError
 from candi.data.corpus import Corpus
-from candi.errors import UserError
 
 
 def _text(source, **options) -> str:

@@ -1,4 +1,4 @@
-"""Molecules as data: tokens, rows, properties, labels, and what is told when they cannot be read."""
+"""Molecules as data: tokens, rows, properties, labels, and the complaints when they cannot be read."""
 
 import gzip
 import importlib.util
@@ -8,13 +8,13 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
+from candi.base.errors import UserError
 from candi.cli import main
 from candi.data.cache import load_tokenizer
 from candi.data.corpus import PACKAGED, Corpus
 from candi.data.labels import Label
 from candi.data.rows import Rows, load_documents
 from candi.data.tokenizer import Tokenizer
-from candi.errors import UserError
 from tests.training.runs import train_here
 
 rdkit = pytest.importorskip("rdkit")
@@ -82,12 +82,12 @@ def test_bad_molecules_are_counted_listed_and_left_out_only_if_asked(tmp_path):
     tokenizer = Tokenizer.smiles(corpus.pieces())
     with pytest.raises(UserError) as error:
         load_documents(corpus, tokenizer, 12, tmp_path, molecules=True, skip_bad=False)
-    told = str(error.value)
-    assert told.startswith("3 of 5 documents cannot be used: ")
-    assert "line 3 (C1CC) is no molecule" in told
-    assert "line 5 (this) is no molecule" in told
-    assert f"line 6 ({'C' * 20}) is too long" in told
-    assert "--skip_bad true" in told
+    complaint = str(error.value)
+    assert complaint.startswith("3 of 5 documents cannot be used: ")
+    assert "line 3 (C1CC) is no molecule" in complaint
+    assert "line 5 (this) is no molecule" in complaint
+    assert f"line 6 ({'C' * 20}) is too long" in complaint
+    assert "--skip-bad" in complaint
     kept = load_documents(corpus, tokenizer, 12, tmp_path, molecules=True, skip_bad=True)
     assert [tokenizer.decode(row) for row in kept.tokens] == ["CCO", "C"]
     assert kept.numbers.tolist() == [0, 2]
@@ -153,8 +153,8 @@ def test_without_rdkit_the_rest_works_and_says_what_to_install(corpus, tmp_path,
     with pytest.raises(UserError, match=r"needs RDKit; get it with pip install 'candi\[molecules\]'"):
         Label.of("qed:top").of_corpus(corpus, tmp_path)
     for command in (
-        ["guide", "x", "--label", "1"],
-        ["frontier", "x", "--out", str(tmp_path / "o"), "--molecules", "qed"],
+        ["guide", "x", "--class-label", "1"],
+        ["frontier", "x", "--out", str(tmp_path / "o"), "--property", "qed"],
     ):
         with pytest.raises(SystemExit) as exit:
             main(command)

@@ -5,10 +5,10 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
+from candi.base.errors import UserError
 from candi.data.cache import load_tokenizer, load_tokens
 from candi.data.corpus import Corpus, Piece
 from candi.data.tokenizer import EOS, Tokenizer
-from candi.errors import UserError
 
 TEXT = 'A line, "quoted".\n\n\tAnother – with ünïcode 🎉 and  spaces.\n' * 20
 

@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 import torch
 
-from candi.errors import UserError
+from candi.base.errors import UserError
 from candi.evaluation.diversity import distinct, entropy, word_entropy
 from candi.evaluation.words import known_words, words
 

@@ -3,41 +3,44 @@
 import itertools
 import json
 import math
+from functools import cache as once
 
 import numpy as np
 import pytest
 import torch
 
 import candi
+from candi.base.errors import UserError
+from candi.base.rng import Rng
 from candi.cli import main
-from candi.config import ModelConfig
 from candi.data.corpus import Piece
 from candi.data.tokenizer import Tokenizer
-from candi.errors import UserError
+from candi.diffusion.embeddings import TokenEmbedding
+from candi.diffusion.kernels import uniform
+from candi.diffusion.methods import METHODS
+from candi.diffusion.state import State, hidden
 from candi.evaluation.likelihood import likelihood
-from candi.kernels import uniform
-from candi.methods import METHODS
+from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
-from candi.nets.transformer import TrunkSettings
-from candi.rng import Rng
-from candi.state import State
-from candi.training.objective import Objective
+from candi.nets.dit import DiTSettings
+from candi.training.objective import DenoisingObjective
 from tests.training.runs import train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
-TRUNK = TrunkSettings(width=16, blocks=1, heads=2, conditioning=8)
+TRUNK = DiTSettings(width=16, blocks=1, heads=2, conditioning=8)
 DATA = torch.tensor([[0, 1, 1], [1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 1], [0, 1, 1]])  # 3 tokens of 2 kinds
 
 
-def _trained(name: str, length: int = 3) -> candi.Model:
+@once
+def _trained(name: str, length: int = 3, steps: int = 60) -> candi.Model:
     """A tiny model, trained for a moment on six sequences."""
     torch.manual_seed(0)
     config = ModelConfig(2, length, name, METHODS[name](), TRUNK)
-    denoiser = Denoiser.build(2, TRUNK, config.settings)
-    objective = Objective(denoiser)
-    optimizer = torch.optim.AdamW(denoiser.parameters(), lr=5e-3)
+    denoiser = Denoiser.build(config)
+    objective = DenoisingObjective(denoiser)
+    optimizer = torch.optim.AdamW(denoiser.parameters(), lr=1e-2)
     data = DATA[:, :length].repeat(8, 1)
-    for step in range(120):
+    for step in range(steps):
         objective(data, range(len(data)), len(data), Rng.from_seed(step)).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -51,7 +54,7 @@ def _every(length: int) -> torch.Tensor:
 def _bound(model: candi.Model, x: torch.Tensor, repeats: int = 400) -> tuple[float, float]:
     """Nats of one sequence and the standard error, from many draws of t."""
     many = x[None].repeat(repeats, 1).numpy().astype(np.int64)
-    result = likelihood(model, many, times=16, batch=repeats)
+    result = likelihood(model, many, times=16, batch_size=repeats)
     scale = math.log(2) * len(x)
     return result.bits_per_token * scale, (result.high - result.low) / 3.92 * scale
 
@@ -64,7 +67,7 @@ def _masked_likelihood(model: candi.Model, x: torch.Tensor) -> float:
         chance = 1.0
         known = torch.zeros(1, len(x), dtype=torch.bool)
         for i in order:
-            log_p = model.denoiser(State(torch.ones(1), known, x[None])).log_probs()
+            log_p = model.denoiser(State(torch.ones(1), known, hidden(x[None], known))).log_probs()
             chance *= float(log_p[0, i, x[i]].exp())
             known = known.clone()
             known[0, i] = True
@@ -75,32 +78,33 @@ def _masked_likelihood(model: candi.Model, x: torch.Tensor) -> float:
 @torch.no_grad()
 def _uniform_likelihoods(model: candi.Model, length: int, steps: int = 400) -> torch.Tensor:
     """log p(x) of every x under the ancestral sampler in many steps: products of transition matrices of all states."""
-    method = model.denoiser.method
-    states = _every(length)
-    spread = torch.full((len(states),), 1 / len(states), dtype=torch.float64)
+    method, states = model.denoiser.method, _every(length)
+    count = len(states)
     moments = torch.linspace(1, 0, steps + 1)
-    for t, s in zip(moments[:-1], moments[1:], strict=True):
-        now = t.expand(len(states))
-        p = model.denoiser(State(now, torch.zeros_like(states, dtype=torch.bool), states)).log_probs().exp()
-        a_t, a_s = (method.alpha(m.expand(len(states), length)) for m in (t, s))
-        a_s = a_s if s > 0 else torch.ones_like(a_s)  # the end is x0 itself
-        each = uniform.posterior(states, p, a_t, a_s).double()  # [states, length, 2]
-        jump = torch.stack(
-            [each.gather(-1, to.expand(len(states), -1)[..., None])[..., 0].prod(-1) for to in states], -1
-        )
+    t, s = (m.repeat_interleave(count) for m in (moments[:-1], moments[1:]))  # every state at every time, at once
+    now = states.repeat(steps, 1)
+    p = model.denoiser(State(t, torch.zeros_like(now, dtype=torch.bool), now)).log_probs().exp()
+    a_t, a_s = (method.alpha(m[:, None].expand(-1, length)) for m in (t, s))
+    a_s = torch.where(s[:, None] > 0, a_s, torch.ones_like(a_s))  # the end is x0 itself
+    each = uniform.posterior(now, p, a_t, a_s).double()  # [steps * states, length, 2]
+    jumps = torch.stack([each.gather(-1, to.expand(len(now), -1)[..., None])[..., 0].prod(-1) for to in states], -1)
+    spread = torch.full((count,), 1 / count, dtype=torch.float64)
+    for jump in jumps.view(steps, count, count):
         spread = spread @ jump
     return spread.log()
 
 
 def test_masked_bound_is_above_the_exact_likelihood():
     model = _trained("mdlm")
-    gaps = []
+    gaps, total = [], 0.0
     for x in _every(3):
         bound, error = _bound(model, x)
-        gaps.append(bound + _masked_likelihood(model, x))
+        exact = _masked_likelihood(model, x)
+        total += math.exp(exact)
+        gaps.append(bound + exact)
         assert gaps[-1] > -4 * error
     assert max(gaps) < 1.0  # and not idle
-    assert sum(math.exp(_masked_likelihood(model, x)) for x in _every(3)) == pytest.approx(1, abs=1e-5)
+    assert total == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["udlm", "duo"])
@@ -110,7 +114,7 @@ def test_uniform_bound_is_above_the_exact_likelihood(name):
     assert float(exact.exp().sum()) == pytest.approx(1, abs=1e-5)
     gaps = []
     for x, log_p in zip(_every(2), exact.tolist(), strict=True):
-        bound, error = _bound(model, x, repeats=2000)
+        bound, error = _bound(model, x, repeats=1000)
         gaps.append(bound + log_p)
         assert gaps[-1] > -4 * error
     assert max(gaps) < 1.0
@@ -129,10 +133,11 @@ def test_left_to_right_is_exact():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in METHODS if not METHODS[name]().build(candi.codebook.Codebook(4, 2)).bound]
+    "name",
+    [name for name in METHODS if not METHODS[name]().build(TokenEmbedding(4, 2)).bound],
 )
 def test_methods_without_a_bound_are_refused_with_the_reason(name):
-    model = _trained(name)
+    model = _trained(name, steps=0)
     with pytest.raises(UserError, match=f"{name} has no likelihood bound: its"):
         likelihood(model, DATA.numpy())
 
@@ -142,37 +147,40 @@ def test_the_interval_covers_the_truth():
     model = _trained("mdlm")
     random = np.random.default_rng(0)
     data = DATA.numpy()
-    truth = likelihood(model, data[random.integers(6, size=6000)], times=8, batch=6000).bits_per_token
+    truth = likelihood(model, data[random.integers(6, size=6000)], times=8, batch_size=6000).bits_per_token
     held = 0
     for seed in range(60):
-        result = likelihood(model, data[random.integers(6, size=32)], times=2, batch=32, seed=seed)
+        result = likelihood(model, data[random.integers(6, size=32)], times=2, batch_size=32, seed=seed)
         held += result.low <= truth <= result.high
     assert held >= 50
 
 
-def test_the_command(tmp_path, capsys):
-    train_here(tmp_path / "run", steps=10, method="mdlm")
-    main(["evaluate", str(tmp_path / "run"), "--data", "pydoc", "--sequences", "16", "--json"])
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, cache):
+    return train_here(tmp_path_factory.mktemp("likelihood") / "run", steps=10, method="mdlm")
+
+
+def test_the_command(run, tmp_path, capsys):
+    main(["evaluate", str(run), "--data", "pydoc", "--sequences", "16", "--json"])
     record = json.loads(capsys.readouterr().out)
     assert record["method"] == "mdlm"
     assert record["low"] < record["bits_per_token"] < record["high"]
     assert 3 < record["bits_per_token"] < 9
-    main(["evaluate", str(tmp_path / "run"), "--data", "pydoc", "--sequences", "16"])
+    main(["evaluate", str(run), "--data", "pydoc", "--sequences", "16"])
     assert "at most" in capsys.readouterr().out
-    train_here(tmp_path / "hybrid", steps=10)
+    train_here(tmp_path / "hybrid", steps=2)
     with pytest.raises(SystemExit) as exit:
         main(["evaluate", str(tmp_path / "hybrid"), "--data", "pydoc"])
     assert exit.value.code == 2
     assert "tells something of every token" in capsys.readouterr().err
 
 
-def test_one_sequence_has_no_interval_and_a_short_text_is_enough(tmp_path, capsys):
-    train_here(tmp_path / "run", method="mdlm", steps=2)
+def test_one_sequence_has_no_interval_and_a_short_text_is_enough(run, tmp_path, capsys):
     (tmp_path / "short.txt").write_text("The assert statement.")  # 21 characters, 16 in a sequence
-    main(["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "short.txt"), "--json", "--device", "cpu"])
-    told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert (told["low"], told["high"], told["sequences"]) == (None, None, 1)
+    main(["evaluate", str(run), "--data", str(tmp_path / "short.txt"), "--json", "--device", "cpu"])
+    record = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert (record["low"], record["high"], record["sequences"]) == (None, None, 1)
     (tmp_path / "short.txt").write_text("The assert")
     with pytest.raises(SystemExit):
-        main(["evaluate", str(tmp_path / "run"), "--data", str(tmp_path / "short.txt"), "--device", "cpu"])
+        main(["evaluate", str(run), "--data", str(tmp_path / "short.txt"), "--device", "cpu"])
     assert "too few for a sequence of 16; give more text" in capsys.readouterr().err

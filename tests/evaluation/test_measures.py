@@ -2,52 +2,54 @@
 
 import math
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from candi.base.errors import UserError
 from candi.data.corpus import Corpus
-from candi.errors import UserError
-from candi.evaluation.card import Point, must_agree
 from candi.evaluation.measures import MEASURES, compression, measure_named
+from candi.evaluation.points import Scored, measure_point
+from candi.evaluation.provenance import check_match
 from candi.evaluation.samples import Samples
-from candi.evaluation.table import measured
 from candi.evaluation.words import WordList, words_of
+from tests.evaluation.test_compare import CELL, PROVENANCE
 
-POINT = Point("run", "hash", "mdlm", "letters", 27, 8, 4, False, 1.0, None, None, {}, 0, 3, "float32")
+CHANGES = {"temperature": 0.9, "seed": 1, "checkpoint": "other"}
 
 
-def _line(texts, nats=None, tokens=None, entropy=None):
-    samples = Samples({"n": len(texts)}, texts, entropy or [0.0] * len(texts), 1.0)
-    scores = {} if nats is None else {"judge": {"identity": {}, "nats": nats, "tokens": tokens}}
-    return measured(POINT, samples, scores, WordList(frozenset({"the", "cat", "a"})))
+def _point(texts, nats=None, tokens=None, entropy=None):
+    samples = Samples(PROVENANCE, texts, entropy or [0.0] * len(texts), 1.0)
+    scores = {} if nats is None else {"scorer": Scored({}, nats, tokens)}
+    return measure_point(samples, scores, WordList(frozenset({"the", "cat", "a"})))
 
 
 def test_measures_of_three_texts_by_hand():
     texts = ["the cat", "the the dgo", "a"]
-    line = _line(texts, nats=[6.0, 3.0, 0.0], tokens=[2, 1, 0], entropy=[1.0, 2.0, 3.0])
-    found = line["measures"]
+    point = _point(texts, nats=[6.0, 3.0, 0.0], tokens=[2, 1, 0], entropy=[1.0, 2.0, 3.0])
+    found = point.measures
     assert found["perplexity"] == pytest.approx(math.exp(9 / 3))
     assert found["entropy"] == pytest.approx(2.0)
     assert found["valid_words"] == pytest.approx(5 / 6)
     assert found["unique_words"] == pytest.approx(4 / 6)
     data = b"the cat\nthe the dgo\na"
     assert found["compression"] == pytest.approx(len(zlib.compress(data, 9)) / len(data))
-    assert line["columns"]["known_words"] == [2, 2, 1]
-    assert line["columns"]["all_words"] == [2, 3, 1]
+    assert point.columns["known_words"] == [2, 2, 1]
+    assert point.columns["all_words"] == [2, 3, 1]
 
 
 def test_a_measure_of_chosen_samples_is_that_of_their_sums():
     columns = {"nats": [6.0, 3.0, 0.0], "tokens": [2, 1, 0]}
-    twice, nothing = MEASURES["perplexity"].again(columns, np.array([[0, 0, 1], [2, 2, 2]]))
+    twice, nothing = MEASURES["perplexity"].bootstrap(columns, np.array([[0, 0, 1], [2, 2, 2]]))
     assert twice == pytest.approx(math.exp(15 / 5))
     assert math.isnan(nothing)
 
 
 @pytest.mark.parametrize("texts", [["", "", ""], ["a"], [" ", "\n"]])
-def test_samples_that_hold_nothing_have_no_perplexity_but_a_line(texts):
-    line = _line(texts, nats=[0.0] * len(texts), tokens=[0] * len(texts))
-    assert line["measures"]["perplexity"] is None
+def test_samples_that_hold_nothing_have_no_perplexity_but_a_point(texts):
+    point = _point(texts, nats=[0.0] * len(texts), tokens=[0] * len(texts))
+    assert point.measures["perplexity"] is None
     assert math.isnan(compression([""]))
 
 
@@ -56,8 +58,8 @@ def test_identical_samples_compress_better_than_different_ones():
 
 
 def test_a_text_that_nothing_can_be_made_of_costs_infinitely_much_not_an_error():
-    line = _line(["x"], nats=[5000.0], tokens=[1])
-    assert line["measures"]["perplexity"] is None
+    point = _point(["x"], nats=[5000.0], tokens=[1])
+    assert point.measures["perplexity"] is None
 
 
 def test_words_across_two_pieces_of_a_corpus(tmp_path, monkeypatch):
@@ -66,23 +68,19 @@ def test_words_across_two_pieces_of_a_corpus(tmp_path, monkeypatch):
     assert words_of(Corpus(str(tmp_path / "a.txt"))) == {"the", "cattle", "sat"}
 
 
-def test_names_of_measures_and_the_key_of_a_point():
+def test_names_of_measures_and_the_key_of_a_cell():
     with pytest.raises(UserError, match="did you mean 'entropy'"):
         measure_named("entropie", True)
     with pytest.raises(UserError):
         measure_named("perplexity", True)
-    keys = {POINT.key, _changed(temperature=0.9).key, _changed(seed=1).key, _changed(checkpoint="other").key}
-    assert len(keys) == 4
-    assert _changed(run="renamed").key == POINT.key
-    assert _changed(steps_fixed=True).key == POINT.key
+    keys = {CELL.key, *(replace(CELL, **{name: value}).key for name, value in CHANGES.items())}
+    assert len(keys) == 1 + len(CHANGES)
+    assert replace(CELL, run="renamed").key == CELL.key
+    assert replace(CELL, steps_fixed=True).key == CELL.key
 
 
-def _changed(**values):
-    return Point(**(vars(POINT) | values))
-
-
-def test_cards_that_disagree_are_refused_by_the_name_of_the_field():
-    cards = [{"run": "a", "n": 8, "seed": 0}, {"run": "b", "n": 8, "seed": 1}]
-    must_agree(cards, ("n",))
+def test_points_that_disagree_are_refused_by_the_name_of_the_field():
+    made = [PROVENANCE, replace(PROVENANCE, cell=replace(CELL, run="b", seed=1))]
+    check_match(made, ("n",))
     with pytest.raises(UserError, match="a and b cannot be compared: their seed differs \\(0 and 1\\)"):
-        must_agree(cards, ("n", "seed"))
+        check_match(made, ("n", "seed"))

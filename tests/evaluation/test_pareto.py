@@ -3,8 +3,8 @@ import itertools
 import numpy as np
 import pytest
 
-from candi.errors import UserError
-from candi.evaluation.pareto import Points, band, cost_at, dominance, front, rankings, wholly_ahead
+from candi.base.errors import UserError
+from candi.evaluation.pareto import Bootstrapped, band, cost_at, dominance, front, rankings, wholly_ahead
 
 
 def test_the_front_is_what_nothing_dominates():
@@ -50,15 +50,15 @@ def test_neighbours_out_of_order_are_pooled():
 def _noisy(diversity, cost, spread, seed=0):
     random = np.random.default_rng(seed)
     noise = np.exp(spread * random.standard_normal((400, len(cost))))
-    return Points(diversity, cost, np.repeat(diversity[None], 400, 0), cost * noise)
+    return Bootstrapped(diversity, cost, np.repeat(diversity[None], 400, 0), cost * noise)
 
 
 def test_only_what_is_surely_dominated_goes():
     diversity = np.array([1.0, 2.0, 3.0])
     points = _noisy(diversity, np.array([1.02, 1.0, 2.0]), 0.1)
-    assert points.possible.cost.tolist() == [1.02, 1.0, 2.0], "1.02 may be 1 and bad luck"
+    assert points.not_dominated.cost.tolist() == [1.02, 1.0, 2.0], "1.02 may be 1 and bad luck"
     points = _noisy(diversity, np.array([3.0, 1.0, 2.0]), 0.1)
-    assert points.possible.cost.tolist() == [1.0, 2.0]
+    assert points.not_dominated.cost.tolist() == [1.0, 2.0]
 
 
 def test_a_mean_over_few_samples_is_worth_little_and_no_sample_nothing():
@@ -67,13 +67,15 @@ def test_a_mean_over_few_samples_is_worth_little_and_no_sample_nothing():
     spread = np.array([0.1, 0.1, 1.0, 0.001])
     random = np.random.default_rng(0)
     again = np.exp(spread * random.standard_normal((4000, 4)))
-    points = Points(diversity, cost, np.repeat(diversity[None], 4000, 0), again)
+    points = Bootstrapped(diversity, cost, np.repeat(diversity[None], 4000, 0), again)
     # the variance of 4,000 draws is known to 2.2%: 10% are more than four times that
     assert points.weights.tolist() == pytest.approx([1, 1, 0.01, 1], rel=0.1)
-    two = Points(diversity[:2], np.array([2.0, 1.0]), np.repeat(diversity[None, :2], 10, 0), np.full((10, 2), 1.0))
-    two.cost_again[:, 0] = [2.0] * 8 + [np.nan] * 2  # in two draws of ten there is nothing to judge
-    assert two.possible.cost.tolist() == [1.0]
-    nothing = Points(two.diversity, two.cost, two.diversity_again, np.full((10, 2), np.nan))
+    two = Bootstrapped(
+        diversity[:2], np.array([2.0, 1.0]), np.repeat(diversity[None, :2], 10, 0), np.full((10, 2), 1.0)
+    )
+    two.cost_bootstrap[:, 0] = [2.0] * 8 + [np.nan] * 2  # in two draws of ten there is nothing to judge
+    assert two.not_dominated.cost.tolist() == [1.0]
+    nothing = Bootstrapped(two.diversity, two.cost, two.diversity_bootstrap, np.full((10, 2), np.nan))
     assert (nothing.weights > 0).all()
 
 
@@ -81,8 +83,8 @@ def test_what_cannot_be_drawn_again_is_worth_the_same_everywhere():
     """MAUVE, say: its draws are all alike but for rounding."""
     diversity, cost = np.arange(5.0), np.array([1.1, 1.2, 1.3, 1.7, 1.9])
     again = np.repeat(diversity[None], 500, 0), np.repeat(cost[None], 500, 0)
-    for judged in (True, False):
-        assert Points(diversity, cost, *again, judged).weights.tolist() == [1.0] * 5
+    for resampled in (True, False):
+        assert Bootstrapped(diversity, cost, *again, resampled).weights.tolist() == [1.0] * 5
 
 
 def test_band_and_dominance_pool_by_weight():
@@ -90,7 +92,7 @@ def test_band_and_dominance_pool_by_weight():
     diversity, cost = np.array([1.0, 2.0, 3.0, 4.0]), np.exp(np.array([0.0, 0.2, 0.1, 0.5]))
     random = np.random.default_rng(0)
     spread = np.array([0.03, 0.3, 0.03, 0.03])
-    points = Points(
+    points = Bootstrapped(
         diversity, cost, np.repeat(diversity[None], 400, 0), cost * np.exp(spread * random.standard_normal((400, 4)))
     )
     found = band(points, count=4)
@@ -105,7 +107,7 @@ def test_band_and_dominance_pool_by_weight():
 
 def test_who_has_no_sample_left_in_some_draws_is_no_obstacle():
     one, two = _noisy(np.array([3.0]), np.array([1.0]), 0.01), _noisy(np.array([1.0, 2.0]), np.array([2.0, 2.0]), 0.01)
-    two.cost_again[:40, 0] = np.nan
+    two.cost_bootstrap[:40, 0] = np.nan
     assert wholly_ahead(one, two)
     assert not wholly_ahead(two, one)
 
@@ -145,9 +147,11 @@ def test_a_single_point_has_its_own_interval_and_what_cannot_be_drawn_again_none
     assert (one.high > 10).all()
     diversity, cost = np.array([1.0, 2.0]), np.array([1.0, 2.0])
     still = np.repeat(diversity[None], 10, 0)
-    frozen = Points(diversity, cost, still, np.repeat(cost[None], 10, 0), judged=False)
+    frozen = Bootstrapped(diversity, cost, still, np.repeat(cost[None], 10, 0), resampled=False)
     assert np.isnan(band(frozen).low).all()
-    found = dominance(frozen, Points(diversity, 2 * cost, still, np.repeat(2 * cost[None], 10, 0), judged=False))
+    found = dominance(
+        frozen, Bootstrapped(diversity, 2 * cost, still, np.repeat(2 * cost[None], 10, 0), resampled=False)
+    )
     assert found is not None
     assert found.ratio == pytest.approx(0.5)
     assert np.isnan(found.ratio_high)

@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from candi.errors import UserError
+from candi.base.errors import UserError
 from candi.evaluation.mauve import Mauve
 from candi.evaluation.scorers import (
     CausalScorer,
@@ -17,7 +17,7 @@ from candi.evaluation.scorers import (
     load_scorer,
     rank_correlation,
 )
-from candi.loading import load
+from candi.hub.loading import load
 from tests.training.runs import train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -97,10 +97,16 @@ def test_only_the_first_end_counts():
     assert counted_tokens(ids, None).all()
 
 
-def test_a_run_of_our_own_scores_by_its_likelihood(tmp_path):
-    run = tmp_path / "ar"
-    train_here(run, method="ar", steps=20)
-    scorer = load_scorer(str(run), tokens=16)
+@pytest.fixture(scope="module")
+def ar(tmp_path_factory, cache):
+    """An autoregressive run of letters."""
+    folder = tmp_path_factory.mktemp("runs") / "ar"
+    train_here(folder, method="ar", steps=20, checkpoint_every=20)
+    return folder
+
+
+def test_a_run_of_our_own_scores_by_its_likelihood(ar):
+    scorer = load_scorer(str(ar), tokens=16)
     assert isinstance(scorer, RunScorer)
     texts = ["the list", "a", "import"]
     found = scorer.score(texts)
@@ -140,12 +146,11 @@ def test_perplexity_is_that_of_the_models_own_loss(folder):
     assert scorer.score(["abccbaa"]).perplexity() == pytest.approx(math.exp(loss), rel=1e-5)
 
 
-def test_a_run_with_another_tokenizer_scores_decoded_text(tmp_path):
-    """A run of letters reads what a run of word pieces wrote; a letter it has never seen is told."""
-    train_here(tmp_path / "judge", method="ar", steps=5)
-    train_here(tmp_path / "pieces", method="mdlm", steps=5, tokenizer="bpe:300")
+def test_a_run_with_another_tokenizer_scores_decoded_text(ar, tmp_path):
+    """A run of letters reads what a run of word pieces wrote; a letter it has never seen is named."""
+    train_here(tmp_path / "pieces", method="mdlm", steps=2, tokenizer="bpe:300")
     texts = load(tmp_path / "pieces", "cpu").generate(n=2, steps=2)
-    scorer = load_scorer(str(tmp_path / "judge"))
+    scorer = load_scorer(str(ar))
     known = [text for text in texts if text.isascii()] + ["abc"]
     assert scorer.score(known).tokens.tolist()[-1] == 3
     with pytest.raises(UserError, match="☃"):
@@ -166,15 +171,14 @@ def test_mauve_tells_samples_from_text_that_is_like_them(folder, tmp_path):
     pytest.importorskip("mauve")
     scorer = load_scorer(str(folder))
     (tmp_path / "text.txt").write_text("abcabcabc" * 400)
-    judge = Mauve(scorer, str(tmp_path / "text.txt"))
-    like, unlike = judge.of(["abcabcabc"] * 40)["mauve"], judge.of(["bbbbbbbbb"] * 40)["mauve"]
+    mauve = Mauve(scorer, str(tmp_path / "text.txt"))
+    like, unlike = mauve.of(["abcabcabc"] * 40)["mauve"], mauve.of(["bbbbbbbbb"] * 40)["mauve"]
     assert unlike < 0.5 < like
-    assert judge.of(["", " "])["mauve"] is None
+    assert mauve.of(["", " "])["mauve"] is None
     with pytest.raises(UserError, match="too few"):
-        judge.of(["a" * 500] * 40)
+        mauve.of(["a" * 500] * 40)
 
 
-def test_mauve_needs_features(tmp_path):
-    train_here(tmp_path / "ar", method="ar", steps=2)
+def test_mauve_needs_features(ar):
     with pytest.raises(UserError, match="needs a scorer of transformers"):
-        Mauve(load_scorer(str(tmp_path / "ar")), "pydoc")
+        Mauve(load_scorer(str(ar)), "pydoc")

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,16 +14,16 @@ from dataclasses import replace
 import pytest
 import torch
 
+from candi.base.errors import UserError
+from candi.base.plugins import load_plugin
 from candi.cli import main
 from candi.cli.frontier import integers, numbers
-from candi.errors import UserError
+from candi.diffusion.methods import METHODS
 from candi.evaluation import sweep
-from candi.evaluation.contestant import Contestant, contestants
+from candi.evaluation.points import read_points
 from candi.evaluation.sweep import Sweep, _finish_share
 from candi.evaluation.sweep_settings import SweepSettings
-from candi.evaluation.table import read_lines
-from candi.methods import METHODS
-from candi.plugins import load_plugin
+from candi.hub.loading import run_handle
 from tests.training.runs import train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -39,7 +40,7 @@ def runs(tmp_path_factory, cache):
 def _flags(runs, out, *more):
     sources = [str(runs / name) for name in ("candi", "mdlm", "ar")]
     grid = ["--steps", "2,4", "--temperatures", "0.6:1.0:0.2", "--n", "6", "--device", "cpu"]
-    return ["frontier", *sources, "--out", str(out), *grid, "--scorer", str(runs / "ar"), "--words", "pydoc", *more]
+    return ["frontier", *sources, "--out", str(out), *grid, "--scorers", str(runs / "ar"), "--words", "pydoc", *more]
 
 
 @pytest.fixture(scope="module")
@@ -50,32 +51,32 @@ def swept(runs, tmp_path_factory):
 
 
 def test_a_sweep_from_runs_to_report(swept):
-    lines = read_lines(swept / "points.jsonl")
+    points = read_points(swept / "points.jsonl")
     # 2 numbers of steps for each diffusion run; autoregression has its own number, once
-    assert [line["card"]["method"] for line in lines] == ["candi"] * 6 + ["mdlm"] * 6 + ["ar"] * 3
-    assert {line["card"]["steps"] for line in lines if line["card"]["method"] == "ar"} == {16}
-    assert {line["card"]["temperature"] for line in lines} == {0.6, 0.8, 1.0}
+    assert [point.cell.method for point in points] == ["candi"] * 6 + ["mdlm"] * 6 + ["ar"] * 3
+    assert {point.cell.steps for point in points if point.cell.method == "ar"} == {16}
+    assert {point.cell.temperature for point in points} == {0.6, 0.8, 1.0}
     for name in ("frontier.svg", "frontier.png", "frontier.md", "frontier.tex", "report.html"):
         assert (swept / name).stat().st_size > 300
-    told = (swept / "frontier.md").read_text()
-    assert "## 2 steps" in told
-    assert "## 4 steps" in told
+    text = (swept / "frontier.md").read_text()
+    assert "## 2 steps" in text
+    assert "## 4 steps" in text
 
 
-def test_every_card_says_how_its_point_was_made(swept, runs):
-    card = read_lines(swept / "points.jsonl")[0]["card"]
-    one = Contestant.of(str(runs / "candi"))
-    assert card["checkpoint"] == one.checkpoint
-    assert len(card["checkpoint"]) == 64
+def test_every_point_says_how_it_was_made(swept, runs):
+    made = read_points(swept / "points.jsonl")[0].provenance.to_json()
+    one = run_handle(str(runs / "candi"))
+    assert made["checkpoint"] == one.checkpoint
+    assert len(made["checkpoint"]) == 64
     known = {
         "run": "candi", "method": "candi", "steps": 2, "temperature": 0.6, "seed": 0, "n": 6, "length": 16, "ema": True,
         "options": {"solver": "ddim", "inference": "exact", "order": "random"}, "draws": "float64",
         "precision": "float32", "device": "cpu", "torch": torch.__version__,
     }  # fmt: skip
-    assert known.items() <= card.items()
-    assert card["tokenizer"] == one.tokenizer
-    assert card["scorer"]["scorer"] == "ar"
-    assert {"content", "tokenizer", "precision", "context"} <= card["scorer"].keys()
+    assert known.items() <= made.items()
+    assert made["tokenizer"] == one.tokenizer
+    assert made["scorer"]["scorer"] == "ar"
+    assert {"content", "tokenizer", "precision", "context"} <= made["scorer"].keys()
 
 
 def test_a_killed_sweep_resumes_to_the_same_file(runs, swept, tmp_path):
@@ -96,36 +97,49 @@ def test_a_killed_sweep_resumes_to_the_same_file(runs, swept, tmp_path):
     assert all(path.stat().st_mtime_ns == moment for path, moment in made.items()), "a finished point was made again"
 
 
-def test_two_processes_make_the_same_points(runs, swept, tmp_path):
-    main(_flags(runs, tmp_path / "two", "--workers", "2"))
+def test_two_processes_make_the_same_points_and_know_the_plugins_of_the_first(runs, swept, tmp_path, monkeypatch):
+    monkeypatch.setenv("CANDI_PLUGINS", "")
+    plugin, seen = tmp_path / "mine.py", tmp_path / "seen"
+    seen.mkdir()
+    plugin.write_text(
+        "import os, pathlib\nfrom candi.diffusion.methods import METHODS\nMETHODS['mine'] = METHODS['mdlm']\n"
+        f"pathlib.Path({str(seen)!r}, str(os.getpid())).touch()\n"
+    )
+    try:
+        load_plugin(str(plugin))
+        main(_flags(runs, tmp_path / "two", "--workers", "2"))
+    finally:
+        METHODS.pop("mine", None)
     assert (tmp_path / "two" / "points.jsonl").read_bytes() == (swept / "points.jsonl").read_bytes()
+    assert len({path.name for path in seen.iterdir()} - {str(os.getpid())}) >= 1, "a process did not run the plugin"
 
 
 def test_a_further_scorer_uses_the_samples_that_are_there(runs, swept, tmp_path, capsys):
-    out = tmp_path / "again"
-    main(_flags(runs, out))
+    out = shutil.copytree(swept, tmp_path / "again")
     moments = {path: path.stat().st_mtime_ns for path in out.glob("samples/*.json")}
-    train_here(tmp_path / "judge", method="ar", steps=10, seed=5)
-    main([*_flags(runs, out), "--scorer", f"{runs / 'ar'},{tmp_path / 'judge'}"])
+    train_here(tmp_path / "other", method="ar", steps=2, seed=5)
+    main([*_flags(runs, out), "--scorers", f"{runs / 'ar'},{tmp_path / 'other'}"])
     assert moments == {path: path.stat().st_mtime_ns for path in out.glob("samples/*.json")}
-    lines = read_lines(out / "points.jsonl")
-    assert all("perplexity:judge" in line["measures"] for line in lines)
+    points = read_points(out / "points.jsonl")
+    assert all("perplexity:other" in point.measures for point in points)
     assert "Rank correlation of ar and" in (out / "frontier.md").read_text()
 
 
 def test_options_are_further_axes_for_whoever_has_them(runs, tmp_path):
-    sources = [str(runs / name) for name in ("candi", "mdlm")]
     settings = SweepSettings(
-        sources, tmp_path, steps=(2,), options={"inference": ("exact", "approximate"), "order": ("confidence",)}
+        [run_handle(str(runs / name)) for name in ("candi", "mdlm")],
+        tmp_path,
+        steps=(2,),
+        options={"inference": ("exact", "approximate"), "order": ("confidence",)},
     )
-    found = [(point.method, dict(point.options)) for _, point in Sweep(settings).points]
+    found = [(cell.method, dict(cell.options)) for _, cell in Sweep(settings).cells]
     assert found == [
         ("candi", {"solver": "ddim", "inference": "exact", "order": "confidence"}),
         ("candi", {"solver": "ddim", "inference": "approximate", "order": "confidence"}),
         ("mdlm", {"order": "confidence", "remask": "off"}),
     ]
-    found = Sweep(replace(settings, options={"order": ("entropy", "random")})).points
-    orders = [(point.method, point.options["order"]) for _, point in found]
+    found = Sweep(replace(settings, options={"order": ("entropy", "random")})).cells
+    orders = [(cell.method, cell.options["order"]) for _, cell in found]
     assert orders == [("candi", "random"), ("mdlm", "entropy"), ("mdlm", "random")]  # what a run has not is for others
     with pytest.raises(UserError, match="None of these runs"):
         Sweep(replace(settings, options={"sampler": ("greedy",)}))
@@ -133,13 +147,13 @@ def test_options_are_further_axes_for_whoever_has_them(runs, tmp_path):
         Sweep(replace(settings, options={"inference": ("guess",)}))
 
 
-def test_points_of_earlier_sweeps_are_compared_but_only_if_their_cards_agree(runs, swept, tmp_path, capsys):
+def test_points_of_earlier_sweeps_are_compared_but_only_if_their_provenance_agrees(runs, swept, tmp_path, capsys):
     main(["frontier", str(swept / "points.jsonl"), "--out", str(tmp_path / "again")])
     assert (tmp_path / "again" / "frontier.md").read_bytes() == (swept / "frontier.md").read_bytes()
     lines = [json.loads(line) for line in (swept / "points.jsonl").read_text().splitlines()]
     for field, value in (("n", 7), ("length", 32), ("tokenizer", "other"), ("draws", "float32"), ("scorer", None)):
         other = tmp_path / f"{field}.jsonl"
-        changed = [line | {"card": line["card"] | {"run": "other", field: value}} for line in lines[:3]]
+        changed = [line | {"provenance": line["provenance"] | {"run": "other", field: value}} for line in lines[:3]]
         other.write_text("".join(json.dumps(line) + "\n" for line in changed))
         capsys.readouterr()
         with pytest.raises(SystemExit) as exit:
@@ -157,9 +171,9 @@ def test_points_of_earlier_sweeps_are_compared_but_only_if_their_cards_agree(run
         (["--temperatures", "0"], "above 0"),
         (["--n", "1"], "at least 2"),
         (["--workers", "0"], "at least 1"),
-        (["--scorer", "none", "--mauve", "pydoc"], "needs a --scorer"),
-        (["--scorer", "none", "--quality", "beauty"], "no measure of quality"),
-        (["--scorer", "none", "--quality", "perplexity"], "cannot be measured without --scorer"),
+        (["--scorers", "none", "--mauve", "pydoc"], "needs --scorers"),
+        (["--scorers", "none", "--quality", "beauty"], "no measure of quality"),
+        (["--scorers", "none", "--quality", "perplexity"], "cannot be measured without --scorers"),
         (["--words", "nothing.txt"], "no file or folder"),
         (["--context", "1"], "at least 2"),
         (["--length", "0"], "at least 1"),
@@ -177,11 +191,11 @@ def test_mistakes_are_told_in_a_sentence(runs, tmp_path, capsys, flags, complain
 
 def test_two_runs_of_one_name_and_no_runs_at_all(runs, tmp_path):
     with pytest.raises(UserError, match="Two runs are called"):
-        contestants([str(runs / "ar"), str(runs / "ar")])
+        SweepSettings([run_handle(str(runs / "ar"))] * 2, tmp_path)
     with pytest.raises(UserError, match="at least one run"):
         SweepSettings([], tmp_path)
     with pytest.raises(UserError, match="There is no run"):
-        contestants([str(tmp_path / "nothing")])
+        run_handle(str(tmp_path / "nothing"))
 
 
 def test_damage_is_named_and_a_folder_that_cannot_be_made(runs, tmp_path, capsys):
@@ -191,7 +205,7 @@ def test_damage_is_named_and_a_folder_that_cannot_be_made(runs, tmp_path, capsys
     broken = next(out.glob("samples/*.json"))
     broken.write_text(broken.read_text()[:50])
     (tmp_path / "file").write_text("x")
-    (tmp_path / "bad.jsonl").write_text('{"key": "a", "card": {}, "measures": {}, "columns": {}}\n')
+    (tmp_path / "bad.jsonl").write_text('{"key": "a", "provenance": {}, "measures": {}, "columns": {}}\n')
     for more, complaint in (
         (["--out", str(out)], f"{broken} is damaged; delete it"),
         (["--out", str(tmp_path / "file")], "cannot be made"),
@@ -204,7 +218,7 @@ def test_damage_is_named_and_a_folder_that_cannot_be_made(runs, tmp_path, capsys
     broken.unlink()
     main([*flags, "--out", str(out)])
     with pytest.raises(UserError, match="does not hold the points of a sweep"):
-        read_lines(tmp_path / "bad.jsonl")
+        read_points(tmp_path / "bad.jsonl")
 
 
 def test_a_full_disk_is_told_and_costs_nothing_that_is_finished(runs, tmp_path, capsys, monkeypatch):
@@ -217,7 +231,7 @@ def test_a_full_disk_is_told_and_costs_nothing_that_is_finished(runs, tmp_path, 
         os.rename(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr("candi.files.os.replace", full)
+        patch.setattr("candi.base.files.os.replace", full)
         with pytest.raises(SystemExit) as exit:
             main(flags)
     assert exit.value.code == 2
@@ -225,25 +239,25 @@ def test_a_full_disk_is_told_and_costs_nothing_that_is_finished(runs, tmp_path, 
     (made,) = tmp_path.glob("sweep/samples/*.json")
     moment = made.stat().st_mtime_ns
     main(flags)
-    assert len(read_lines(tmp_path / "sweep" / "points.jsonl")) == 2
+    assert len(read_points(tmp_path / "sweep" / "points.jsonl")) == 2
     assert made.stat().st_mtime_ns == moment
 
 
 def test_output_that_nobody_can_keep_is_told():
     with open("/dev/full", "w") as full:
-        done = subprocess.run([sys.executable, "-m", "candi", "models"], stdout=full, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run([sys.executable, "-m", "candi", "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 2
     assert done.stderr == "candi: The disk is full; make room and run the same command again.\n"
 
 
 def test_one_temperature_and_two_samples_are_enough_for_a_report(runs, tmp_path):
     flags = ["frontier", str(runs / "mdlm"), str(runs / "candi"), "--steps", "1", "--temperatures", "1e-6", "--n", "2"]
-    main([*flags, "--out", str(tmp_path / "x"), "--scorer", str(runs / "ar")])
+    main([*flags, "--out", str(tmp_path / "x"), "--scorers", str(runs / "ar")])
     assert "1 steps" in (tmp_path / "x" / "frontier.md").read_text()
 
 
 def test_a_share_of_a_sweep_ends_when_nobody_waits_for_it(runs, tmp_path, monkeypatch):
-    settings = SweepSettings([str(runs / "mdlm")], tmp_path / "x", steps=(1,), n=2, device="cpu")
+    settings = SweepSettings([run_handle(str(runs / "mdlm"))], tmp_path / "x", steps=(1,), n=2, device="cpu")
     _finish_share(settings, "cpu", 1, parent=-1)
     assert not list(tmp_path.glob("x/samples/*"))
     stop = threading.Event()  # another process of the sweep has failed
@@ -256,26 +270,30 @@ def test_a_share_of_a_sweep_ends_when_nobody_waits_for_it(runs, tmp_path, monkey
     assert list(tmp_path.glob("x/samples/*"))
 
 
-def test_a_point_that_another_command_is_at_is_left_to_it_as_long_as_that_lives(runs, tmp_path):
-    settings = SweepSettings([str(runs / "mdlm")], tmp_path, steps=(1, 2), temperatures=(0.5, 1.0), n=2, device="cpu")
+def test_a_cell_that_another_command_is_at_is_left_to_it_as_long_as_that_lives(runs, tmp_path):
+    settings = SweepSettings(
+        [run_handle(str(runs / "mdlm"))], tmp_path, steps=(1, 2), temperatures=(0.5, 1.0), n=2, device="cpu"
+    )
     mine, theirs = Sweep(settings), Sweep(settings)
     at = theirs.free()
     _, held = next(at)
     taken = []
-    for _, point in mine.free():
-        taken.append(point)
-        mine.sample_file(point).parent.mkdir(exist_ok=True)
-        mine.sample_file(point).write_text("made")
+    for _, cell in mine.free():
+        taken.append(cell)
+        mine.sample_file(cell).parent.mkdir(exist_ok=True)
+        mine.sample_file(cell).write_text("made")
         if len(taken) == 3:
             at.close()  # it ended and has not made it
-    assert taken == [point for _, point in mine.points if point != held] + [held]
+    assert taken == [cell for _, cell in mine.cells if cell != held] + [held]
 
 
 def test_locks_are_cleared_away_but_those_of_points_of_other_sweeps(swept, runs, tmp_path):
     assert not (swept / "locks").exists()
     (tmp_path / "locks").mkdir()
     (tmp_path / "locks" / "other").touch()
-    Sweep(SweepSettings([str(runs / "mdlm")], tmp_path, steps=(1,), temperatures=(1.0,), n=2, device="cpu")).go()
+    Sweep(
+        SweepSettings([run_handle(str(runs / "mdlm"))], tmp_path, steps=(1,), temperatures=(1.0,), n=2, device="cpu")
+    ).go()
     assert [path.name for path in (tmp_path / "locks").iterdir()] == ["other"]
 
 
@@ -287,50 +305,36 @@ def test_ranges_and_lists():
 
 
 def test_a_batch_is_what_memory_holds_and_at_least_one(runs):
-    one = Contestant.of(str(runs / "mdlm"))
-    assert one.batch(16, 128, torch.device("cpu")) == 64
-    assert one.batch(16, 3, torch.device("cpu")) == 3
-    assert one.batch(10**9, 128, torch.device("cpu")) == 1
+    one = run_handle(str(runs / "mdlm"))
+    assert one.batch_size(16, 128, torch.device("cpu")) == 64
+    assert one.batch_size(16, 3, torch.device("cpu")) == 3
+    assert one.batch_size(10**9, 128, torch.device("cpu")) == 1
 
 
 def test_one_point_by_candi_evaluate(runs, capsys):
     capsys.readouterr()
-    quality = ["evaluate", str(runs / "mdlm"), "--quality", "--n", "4", "--steps", "2", "--device", "cpu"]
-    main([*quality, "--scorer", str(runs / "ar"), "--words", "pydoc", "--json"])
+    quality = ["evaluate", str(runs / "mdlm"), "--generative", "--n", "4", "--steps", "2", "--device", "cpu"]
+    main([*quality, "--scorers", str(runs / "ar"), "--words", "pydoc", "--json"])
     line = json.loads(capsys.readouterr().out)
     assert {"entropy", "perplexity", "valid_words", "unique_words", "distinct_2", "compression"} == set(
         line["measures"]
     )
-    assert line["card"]["steps"] == 2
-    main([*quality, "--scorer", "none"])
+    assert line["provenance"]["steps"] == 2
+    main([*quality, "--scorers", "none"])
     assert "entropy of a sample" in capsys.readouterr().out
     for wrong in (["evaluate", str(runs / "mdlm")], [*quality, "--data", "pydoc"], [*quality, "--n", "0"]):
         with pytest.raises(SystemExit) as exit:
-            main([*wrong, "--scorer", "none"])
+            main([*wrong, "--scorers", "none"])
         assert exit.value.code == 2
 
 
 def test_an_option_that_training_does_not_know_is_the_step_s_own_to_decide(runs, monkeypatch):
     """A plugin may declare options of its step that are no settings."""
-    one = Contestant.of(str(runs / "candi"))
+    one = run_handle(str(runs / "candi"))
     monkeypatch.setattr(one.method, "options", {**one.method.options, "mood": ("calm", "wild")})
-    grid = {"top_k": None, "nucleus": None, "length": None, "seed": 0, "n": 2, "precision": "float32"}
-    (plain,) = one.points([2], [1.0], {}, **grid)
+    grid = {"top_k": None, "top_p": None, "length": None, "seed": 0, "n": 2, "precision": "float32"}
+    (plain,) = one.cells([2], [1.0], {}, **grid)
     assert "mood" not in plain.options
-    assert [point.options["mood"] for point in one.points([2], [1.0], {"mood": ["wild", "calm"]}, **grid)] == [
+    assert [cell.options["mood"] for cell in one.cells([2], [1.0], {"mood": ["wild", "calm"]}, **grid)] == [
         "wild", "calm"
     ]  # fmt: skip
-
-
-def test_processes_of_a_sweep_know_the_plugins_of_the_first(tmp_path, monkeypatch):
-    monkeypatch.delenv("CANDI_PLUGINS", raising=False)
-    (tmp_path / "mine.py").write_text("from candi.methods import METHODS, MDLM\nMETHODS['mine'] = METHODS['mdlm']\n")
-    load_plugin(str(tmp_path / "mine.py"))
-    try:
-        script = "from candi.plugins import load_inherited; from candi.methods import METHODS; load_inherited(); " \
-                 "print('mine' in METHODS)"  # fmt: skip
-        told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-        assert told.stdout == "True\n"
-    finally:
-        del METHODS["mine"]
-        monkeypatch.delenv("CANDI_PLUGINS")

@@ -3,7 +3,7 @@ import string
 
 import pytest
 
-from candi.errors import UserError
+from candi.base.errors import UserError
 from candi.evaluation.wordfilter import WordFilter
 
 THREE = ["".join(letters) for letters in itertools.product(string.ascii_lowercase, repeat=3)]

@@ -1,18 +1,18 @@
 import torch
 
-from candi.codebook import Codebook
-from candi.methods import CANDI
-from candi.rng import Rng
-from candi.schedules import RankLinear
-from candi.spaces import SPACES
+from candi.base.rng import Rng
+from candi.diffusion.embeddings import TokenEmbedding
+from candi.diffusion.methods import CANDI
+from candi.diffusion.schedules import RankLinear
+from candi.diffusion.spaces import SPACES
 from tests.toys import Toy
 
 
 def test_marginals_equal_bayes_rule_by_enumeration(double):
     """Sequence by sequence in plain Python, with the Gaussian densities written out."""
     toy = Toy(vocab_size=4, length=3, support=10)
-    codebook = Codebook(4, 5)
-    method = CANDI(codebook, space=SPACES["onehot"](codebook), sigma=RankLinear(0.1, 0.4))
+    embedding = TokenEmbedding(4, 5)
+    method = CANDI(embedding, space=SPACES["onehot"](embedding), sigma=RankLinear(0.1, 0.4))
     state = method.corrupt(toy.truth(6, seed=2), torch.linspace(0.2, 0.9, 6), Rng.from_seed(1))
     predicted = toy.ideal(method)(state).log_probs().exp()
     sigma = method.sigma(state.t)

@@ -9,7 +9,7 @@ import pytest
 import candi
 from candi.cli import main
 from candi.data.corpus import Corpus
-from candi.methods import METHODS
+from candi.diffusion.methods import METHODS
 from tests.training.runs import losses
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -23,14 +23,14 @@ def _letters() -> str:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_learns_through_the_public_command(tmp_path, method):
-    """200 steps on the demo's corpus: the validation loss of the averaged weights falls by a tenth and more."""
+    """120 steps on the demo's corpus: the validation loss of the averaged weights falls by a tenth and more."""
     main(
-        f"train --preset tiny --data pydoc --out {tmp_path}/run --method {method} --steps 200 --validate_every 20 "
-        "--sample_every 200 --checkpoint_every 200 --model.convolution 5".split()
+        f"train --preset tiny --data pydoc --out {tmp_path}/run --method {method} --steps 120 --validate_every 20 "
+        "--sample_every 120 --checkpoint_every 120 --model.convolution 5".split()
     )
     valid = [float(row[2]) for row in losses(tmp_path / "run")[1:] if row[2]]
     assert valid[-1] < 0.9 * valid[0]
-    assert (tmp_path / "run" / "samples" / "step-00000200.txt").read_text().strip()
+    assert (tmp_path / "run" / "samples" / "step-00000120.txt").read_text().strip()
 
 
 def test_a_few_hundred_steps_fall_well_below_the_unigram_entropy(tmp_path):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from lightning.fabric import Fabric
 
+from candi.base.errors import UserError
 from candi.cli import main
 from candi.cli.train import settings
-from candi.data.corpus import Corpus
-from candi.errors import UserError
+from candi.training.devices import accelerator
 from candi.training.estimate import Estimate, estimate
-from candi.training.learner import Learner
-from candi.training.run import Run
+from candi.training.run import Run, RunRecord
+from candi.training.step import TrainStep
 from tests.training.runs import flags, tensors, train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -24,7 +24,7 @@ def narrow(monkeypatch):
     """A device that holds so many sequences at once; what does not fit fails half way through its step."""
 
     def holds(most: int, error: RuntimeError | None = None) -> None:
-        whole = Learner._losses
+        whole = TrainStep._losses
 
         def losses(self, micro):
             found = whole(self, micro)
@@ -33,7 +33,7 @@ def narrow(monkeypatch):
                 raise error or torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
             return found
 
-        monkeypatch.setattr(Learner, "_losses", losses)
+        monkeypatch.setattr(TrainStep, "_losses", losses)
 
     return holds
 
@@ -43,14 +43,14 @@ def narrow(monkeypatch):
 )
 def test_a_run_goes_on_with_what_memory_holds(tmp_path, narrow, capsys, error):
     """The same weights, bit for bit, as if the smaller number had been asked for."""
-    asked = train_here(tmp_path / "asked", steps=8, batch=6, micro_batch=2, model__dropout=0.1)
+    asked = train_here(tmp_path / "asked", steps=8, batch_size=6, micro_batch_size=2, model__dropout=0.1)
     narrow(2, error)
-    found = train_here(tmp_path / "found", steps=8, batch=6, model__dropout=0.1)
+    found = train_here(tmp_path / "found", steps=8, batch_size=6, model__dropout=0.1)
     assert tensors(found) == tensors(asked)
-    told = capsys.readouterr().err
-    assert "6 sequences at once are too many for the memory of the device; going on with 3." in told
-    assert "3 sequences at once are too many for the memory of the device; going on with 2." in told
-    assert "going on with 1." not in told
+    shown = capsys.readouterr().err
+    assert "6 sequences at once are too many for the memory of the device; going on with 3." in shown
+    assert "3 sequences at once are too many for the memory of the device; going on with 2." in shown
+    assert "going on with 1." not in shown
 
 
 def test_where_nothing_fits_it_is_said_in_a_sentence(tmp_path, narrow, capsys):
@@ -67,8 +67,8 @@ def test_several_devices_are_told_what_to_ask_for(tmp_path, narrow, monkeypatch)
     """They would have to agree on it; the first of two is told before it waits for the other."""
     monkeypatch.setattr(Fabric, "world_size", property(lambda self: 2))
     narrow(2)
-    with pytest.raises(UserError, match=r"4 sequences at once are too many.* Give --micro_batch 2"):
-        train_here(tmp_path / "run", batch=8)
+    with pytest.raises(UserError, match=r"4 sequences at once are too many.* Give --micro-batch-size 2"):
+        train_here(tmp_path / "run", batch_size=8)
 
 
 def test_an_error_of_another_kind_is_not_taken_for_one_of_memory(tmp_path, narrow):
@@ -80,14 +80,14 @@ def test_an_error_of_another_kind_is_not_taken_for_one_of_memory(tmp_path, narro
 def test_an_estimate_trains_nothing_and_tells_what_is_true(tmp_path, capsys):
     out = tmp_path / "run"
     main(["train", *flags(out), "--estimate"])
-    told = capsys.readouterr().out
+    shown = capsys.readouterr().out
     assert not out.exists()
     for name in ("network", "data", "memory", "time", "disk"):
-        assert re.search(rf"^{name} ", told, re.M), name
+        assert re.search(rf"^{name} ", shown, re.M), name
     found = estimate(settings(flags(out)))
     assert found is not None
     assert 0 < found.memory < found.memory_there
-    assert found.micro_batch == 4
+    assert found.micro_batch_size == 4
     assert not out.exists()
     newest = train_here(out, steps=10)
     files = [path.stat().st_size for path in newest.glob("*.safetensors")]
@@ -102,17 +102,18 @@ def test_an_estimate_refuses_what_training_would_refuse(tmp_path, capsys):
 
 
 def test_an_estimate_knows_when_time_runs_out(tmp_path):
-    found = Estimate(1000, first=10.0, each=2.0, memory=1, memory_there=2, checkpoint=16, micro_batch=4)
-    whole = found.told(settings(flags(tmp_path / "run", steps=100, batch=4, length=16)), "a text")
+    found = Estimate(1000, first=10.0, each=2.0, memory=1, memory_there=2, checkpoint=16, micro_batch_size=4)
+    whole = found.lines(settings(flags(tmp_path / "run", steps=100, batch_size=4, length=16)), "a text")
     assert "3.5 minutes for 100 steps" in whole
-    short = found.told(settings(flags(tmp_path / "run", steps=100, batch=4, length=16, minutes=1)), "a text")
+    short = found.lines(settings(flags(tmp_path / "run", steps=100, batch_size=4, length=16, minutes=1)), "a text")
     assert "60 seconds for 26 steps" in short
 
 
 def test_the_machine_is_the_one_that_trains(tmp_path, monkeypatch):
     """A GPU that is there and not used has trained nothing."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    asked = settings(flags(tmp_path / "run", device="cpu"))
     run = Run(tmp_path / "run")
-    run.claim(settings(flags(tmp_path / "run", accelerator="cpu")), Corpus("pydoc"))
+    run.claim(RunRecord(asked.to_json(), "", {}), accelerator(asked))
     run.release()
     assert json.loads((tmp_path / "run" / "run.json").read_text())["machine"]["kind"] == "cpu"

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from candi.errors import UserError
+from candi.base.errors import UserError
 from candi.training.ema import EMA
 from candi.training.optim import learning_rate
 from candi.training.settings import TrainSettings
@@ -48,8 +48,8 @@ def test_the_average_is_only_borrowed():
 @pytest.mark.parametrize(
     "values",
     [
-        {"steps": 0}, {"batch": 0}, {"learning_rate": 0.0}, {"learning_rate": float("nan")}, {"ema": 1.0},
-        {"minutes": 0.0}, {"micro_batch": 0}, {"method": "cnadi"}, {"seed": -1}, {"validate_windows": 0},
+        {"steps": 0}, {"batch_size": 0}, {"learning_rate": 0.0}, {"learning_rate": float("nan")}, {"ema": 1.0},
+        {"minutes": 0.0}, {"micro_batch_size": 0}, {"method": "cnadi"}, {"seed": -1}, {"validate_windows": 0},
     ],
 )  # fmt: skip
 def test_impossible_settings_are_refused(values):

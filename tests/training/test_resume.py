@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from candi.errors import UserError
-from candi.training import checkpoint
+from candi.base.errors import UserError
+from candi.model import checkpoint
 from tests.training.runs import STEPS, finish, losses, start, tensors, train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -60,7 +60,7 @@ def test_sigkill_in_the_middle_of_a_checkpoint(tmp_path, reference, file):
         out,
         before=f"""
 import os, signal
-import candi.tensors as module
+import candi.base.tensors as module
 write, calls = module.save_file, []
 def cut(tensors, path):
     write(tensors, path)
@@ -162,7 +162,7 @@ def test_more_steps_continue_a_run(tmp_path, reference):
     assert losses(out)[-1] == losses(reference)[-1]
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"model__width": 32}, {"candi__rank_max": 0.3}, {"batch": 8}])
+@pytest.mark.parametrize("change", [{"seed": 1}, {"model__width": 32}, {"candi__rank_max": 0.3}, {"batch_size": 8}])
 def test_another_run_is_not_written_into_the_same_folder(tmp_path, change):
     out = tmp_path / "run"
     train_here(out, steps=10)
@@ -214,7 +214,7 @@ def test_folders_of_others_are_left_alone(tmp_path):
 
 
 def test_a_mistake_leaves_no_folder_behind(tmp_path):
-    for mistake in ({"data": tmp_path / "nothing"}, {"length": 10**6}, {"batch": 3, "micro_batch": 2}):
+    for mistake in ({"data": tmp_path / "nothing"}, {"length": 10**6}, {"batch_size": 3, "micro_batch_size": 2}):
         with pytest.raises(UserError):
             train_here(tmp_path / "run", **mistake)
     assert not (tmp_path / "run").exists()

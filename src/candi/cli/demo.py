@@ -5,8 +5,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from candi.cli.parsing import parse, parser
-from candi.errors import UserError
+from candi.base.errors import UserError
+from candi.cli.parsing import add_device, listed, parse, parser
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -14,17 +14,16 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("runs", type=str, nargs="*", help="Runs of your own, beside the models that ship.")
     flags.add_argument("--classifiers", type=str | None, default=None, help="A list of classifiers for molecules.")
     flags.add_argument("--port", type=int | None, default=None, help="By default the first free one from 7860 on.")
-    flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
+    add_device(flags)
     given = parse(flags, arguments)
     if importlib.util.find_spec("gradio") is None:
         raise UserError("The page needs gradio; install it with: pip install 'candi[demo]'")
     from candi.demo.app import Page
-    from candi.demo.shelf import Shelf
+    from candi.demo.model_store import ModelStore
 
-    classifiers = given.classifiers.split(",") if given.classifiers else ()
-    shelf = Shelf(given.runs, classifiers, given.device)
+    store = ModelStore(given.runs, listed(given.classifiers), given.device)
     try:
-        page = Page(shelf, given.port)
+        page = Page(store, given.port)
     except OSError as error:
         raise UserError(f"The page cannot be opened ({error}); choose another --port.") from None
     print(f"Open {page.address} in a browser; Ctrl-C closes it.", file=sys.stderr, flush=True)

@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from candi.cli.parsing import parse, parser
-from candi.cli.walking import method_options
-from candi.errors import UserError
-from candi.export import export
+from candi.base.errors import UserError
+from candi.cli.parsing import listed, parse, parser
+from candi.cli.sampling_flags import add_method_options, method_options
+from candi.hub.export import export
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -27,16 +27,15 @@ def run(arguments: Sequence[str]) -> None:
     )
     flags.add_argument("--steps", type=int | None, default=None, help="Steps that the model recommends.")
     flags.add_argument("--temperature", type=float | None, default=None, help="Temperature that it recommends.")
-    for name, values in method_options().items():
-        flags.add_argument(f"--{name}", type=str | None, default=None, help=f"Recommended, of: {values}.")
+    add_method_options(flags, "Recommended, of")
     given = parse(flags, arguments)
     names = ("steps", "temperature", *method_options())
     recommended = {name: given[name] for name in names if given[name] is not None}
     about = {name: given[name] for name in ("title", "data", "licence")}
-    judges = dict(_pair(part) for part in given.classifiers.split(",")) if given.classifiers else {}
-    points = [Path(part) for part in given.points.split(",")] if given.points else []
+    classifiers = dict(_pair(part) for part in listed(given.classifiers))
+    points = [Path(part) for part in listed(given.points)]
     try:
-        folder = export(given.run, given.out, about, points, recommended, given.words, judges,
+        folder = export(given.run, given.out, about, points, recommended, given.words, classifiers,
                         given.molecules)  # fmt: skip
     except OSError as error:
         raise UserError(f"{given.out} cannot be written ({error}); choose another --out.") from None

@@ -7,19 +7,32 @@ from pathlib import Path
 import numpy as np
 from jsonargparse import Namespace
 
-from candi import plots
-from candi.cli.judges import add_judges, scorers
-from candi.cli.parsing import parse, parser
-from candi.cli.walking import add_speed, method_options
-from candi.errors import UserError
+from candi.base.errors import UserError
+from candi.base.files import write_text
+from candi.cli.parsing import add_device, listed, parse, parser
+from candi.cli.sampling_flags import (
+    add_batch_size,
+    add_class_label,
+    add_classifier,
+    add_method_options,
+    add_seed,
+    add_speed,
+    add_truncation,
+    method_options,
+)
+from candi.cli.scorer_flags import add_scorers, scorer_names, words_source
+from candi.data.molecules import need_rdkit
 from candi.evaluation.compare import Axes, Comparison, compare
+from candi.evaluation.points import Point, read_points
 from candi.evaluation.samples import Samples
 from candi.evaluation.sweep import Sweep
 from candi.evaluation.sweep_settings import SweepSettings
-from candi.evaluation.table import Line, read_lines
-from candi.files import write_text
-from candi.report.frontier import write_page
-from candi.report.tables import latex, markdown, sentence, trap
+from candi.hub.loading import run_handle
+from candi.views import plots
+from candi.views.frontier import write_page
+from candi.views.tables import latex, markdown, sentence, trap
+
+_POINTS = (".jsonl", ".jsonl.gz", ".jsonl.xz")  # how files of points end
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -30,29 +43,19 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--out", type=Path, required=True, help="Folder of the sweep. The same command continues it.")
     flags.add_argument("--steps", type=str, default="8,16,32,64", help="Denoising steps.")
     flags.add_argument("--temperatures", type=str, default="0.7:1.0:0.025", help="LOW:HIGH:STEP, or a list.")
-    for name, values in method_options().items():
-        flags.add_argument(f"--{name}", type=str | None, default=None, help=f"A list of: {values}.")
+    add_method_options(flags, "A list of")
     flags.add_argument("--n", type=int, default=128, help="Samples a point.")
     flags.add_argument("--length", type=int | None, default=None, help="Tokens in each; by default as in training.")
-    flags.add_argument("--characters", type=int | None, default=None, help="Of each text that are judged: for runs of "
+    flags.add_argument("--characters", type=int | None, default=None, help="Of each text that are scored: for runs of "
                        "different tokenizers, with --diversity word_entropy.")  # fmt: skip
-    flags.add_argument("--top_k", type=int | None, default=None, help="Only the likeliest tokens of each position.")
-    flags.add_argument("--nucleus", type=float | None, default=None, help="Only those that hold this probability.")
-    flags.add_argument("--seed", type=int, default=0, help="Of the samples.")
-    add_judges(flags)
-    flags.add_argument("--molecules", type=str | None, default=None, help="Samples are molecules; measure qed, rings, "
+    add_truncation(flags)
+    add_seed(flags)
+    add_scorers(flags)
+    flags.add_argument("--property", type=str | None, default=None, help="Samples are molecules; measure qed, rings, "
                        "logp or weight.")  # fmt: skip
-    flags.add_argument(
-        "--classifier",
-        type=str | None,
-        default=None,
-        help="Guide by a classifier: a folder, or the property of one that came with the run; of a list each run takes "
-        "one that fits.",
-    )
-    flags.add_argument("--target", type=int, default=1, help="The label that is wanted of it.")
-    flags.add_argument("--label", type=int | None, default=None, help="Ask runs that know labels for one.")
+    add_classifier(flags, several=True)
+    add_class_label(flags, weight=False)
     flags.add_argument("--weights", type=str, default="0,1,2,4", help="Weights of guidance: a list or LOW:HIGH:STEP.")
-    flags.add_argument("--reveal", type=float, default=0.0, help="How much it tilts revealed tokens.")
     flags.add_argument(
         "--diversity",
         type=str | None,
@@ -61,38 +64,45 @@ def run(arguments: Sequence[str]) -> None:
     )
     flags.add_argument("--quality", type=str | None, default=None, help="perplexity, valid_words, mauve, "
                        "property or valid_molecules.")  # fmt: skip
-    flags.add_argument("--batch", type=int | None, default=None, help="Samples at once; by default what memory holds.")
-    flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda; auto is every GPU there is.")
+    add_batch_size(flags, None, "; by default what memory holds")
+    add_device(flags, "; auto is every GPU there is")
     flags.add_argument("--workers", type=int | None, default=None, help="Processes; by default one for each GPU.")
     add_speed(flags)
     given = parse(flags, arguments)
-    earlier = [line for source in given.runs if source.endswith(".jsonl") for line in read_lines(Path(source))]
-    runs = [source for source in given.runs if not source.endswith(".jsonl")]
-    lines = list(earlier)
-    if given.label is not None and given.classifier and given.label != given.target:
-        raise UserError("--label and --target must ask for the same, or their points cannot be compared.")
-    names = scorers(given.scorer, given.words or given.molecules)
-    axes = _axes(earlier, bool(names), given)
+    files = [Path(source) for source in given.runs if source.endswith(_POINTS)]
+    runs = [source for source in given.runs if not source.endswith(_POINTS)]
+    earlier = [point for file in files for point in read_points(file)]
+    points = list(earlier)
+    if given.class_label is not None and given.classifiers and given.class_label != given.target:
+        raise UserError("--class-label and --target must ask for the same class, or their points cannot be compared.")
+    if given.property is not None:
+        need_rdkit("Measuring molecules")
+    scorers = scorer_names(given.scorers, given.words or given.property)
+    axes = _axes(earlier, bool(scorers), given)
     if runs:
-        lines += Sweep(
-            SweepSettings(
-                runs=runs, out=given.out, steps=integers(given.steps), temperatures=numbers(given.temperatures),
-                options={name: given[name].split(",") for name in method_options() if given[name]},
-                top_k=given.top_k, nucleus=given.nucleus, length=given.length, n=given.n, seed=given.seed,
-                batch=given.batch, device=given.device, workers=given.workers, precision=given.precision,
-                compile=given.compile, scorers=names, context=given.context,
-                words=given.words, mauve=given.mauve, letters=given.letters, characters=given.characters,
-                molecules=given.molecules, target=given.target,
-                classifiers=given.classifier.split(",") if given.classifier else (),
-                weights=numbers(given.weights), reveal=given.reveal, label=given.label,
-            )
-        ).go()  # fmt: skip
-    comparison = compare(lines, axes)
-    folders = [given.out, *(Path(source).parent for source in given.runs if source.endswith(".jsonl"))]
+        points += Sweep(_settings(given, runs, scorers)).go()
+    comparison = compare(points, axes)
     try:
-        _write(given.out, comparison, lines, folders)
+        _write(given.out, comparison, points, [given.out, *(file.parent for file in files)])
     except OSError as error:
         raise UserError(f"{given.out} cannot be written ({error}); choose another --out.") from None
+
+
+def _settings(given: Namespace, runs: Sequence[str], scorers: Sequence[str]) -> SweepSettings:
+    same = ("out", "top_k", "top_p", "length", "n", "seed", "batch_size", "device", "workers", "precision", "compile",
+            "context", "mauve", "letters", "characters", "target", "reveal", "class_label")  # fmt: skip
+    return SweepSettings(
+        runs=[run_handle(source) for source in runs],
+        steps=integers(given.steps),
+        temperatures=numbers(given.temperatures),
+        options={name: listed(given[name]) for name in method_options() if given[name]},
+        scorers=scorers,
+        words=words_source(given.words),
+        measured_property=given.property,
+        classifiers=listed(given.classifiers),
+        weights=numbers(given.weights),
+        **{name: given[name] for name in same},
+    )
 
 
 def integers(text: str) -> list[int]:
@@ -117,47 +127,46 @@ def numbers(text: str) -> list[float]:
         ) from None
 
 
-def _axes(earlier: Sequence[Line], scored: bool, given: Namespace) -> Axes:
+def _axes(earlier: Sequence[Point], scored: bool, given: Namespace) -> Axes:
     """By default perplexity against entropy where there is a scorer, valid against unique words where there is none.
 
-    What cannot be measured is told before anything is made.
+    What cannot be measured is refused before anything is made.
     """
-    scored = scored or any("perplexity" in line["measures"] for line in earlier)
-    quality = given.quality or ("property" if given.molecules else "perplexity" if scored else "valid_words")
+    scored = scored or any("perplexity" in point.measures for point in earlier)
+    quality = given.quality or ("property" if given.property else "perplexity" if scored else "valid_words")
     beside = {"perplexity": "entropy", "property": "unique_molecules", "valid_molecules": "unique_molecules"}
-    targets = {line["card"]["guidance"]["target"] for line in earlier if line["card"].get("guidance")}
-    targets |= {given.target} if given.classifier else set()
-    targets |= {given.label} if given.label is not None else set()
+    targets = {point.cell.guidance.target for point in earlier if point.cell.guidance}
+    targets |= {given.target} if given.classifiers else set()
+    targets |= {given.class_label} if given.class_label is not None else set()
     if len(targets) > 1:
         raise UserError("Some points were guided to more of the property, some to less; compare them by themselves.")
-    less = targets == {0}
-    axes = Axes(given.diversity or beside.get(quality, "unique_words"), quality, less)
+    axes = Axes(given.diversity or beside.get(quality, "unique_words"), quality, less=targets == {0})
     _ = axes.measures
-    needs = ("words", "mauve", "molecules", "characters")
-    have = {need: bool(given[need]) or bool(earlier) for need in needs} | {"scorer": scored}
+    needs = ("words", "mauve", "property", "characters")
+    have = {need: bool(given[need]) or bool(earlier) for need in needs} | {"scorers": scored}
     for name, need in (
-        ("perplexity", "scorer"),
+        ("perplexity", "scorers"),
         ("valid_words", "words"),
         ("word_entropy", "characters"),
         ("unique_words", "words"),
         ("mauve", "mauve"),
-        ("property", "molecules"),
-        ("valid_molecules", "molecules"),
-        ("unique_molecules", "molecules"),
+        ("property", "property"),
+        ("valid_molecules", "property"),
+        ("unique_molecules", "property"),
     ):
         if name in (axes.diversity, axes.quality) and not have[need]:
             raise UserError(f"{name} cannot be measured without --{need}; give one, or choose another measure.")
     return axes
 
 
-def _write(out: Path, comparison: Comparison, lines: Sequence[Line], folders: Sequence[Path]) -> None:
+def _write(out: Path, comparison: Comparison, points: Sequence[Point], folders: Sequence[Path]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     samples: dict[str, Samples] = {}
     for folder in folders:
-        for line in lines:
-            path = folder / "samples" / f"{line['key']}.json"
-            if line["key"] not in samples and path.exists():
-                samples[line["key"]] = Samples.read(path)
+        for point in points:
+            path = folder / "samples" / f"{point.key}.json"
+            if point.key not in samples and path.exists():
+                samples[point.key] = Samples.read(path)
     plots.save(plots.frontiers(comparison), out / "frontier")
     write_text(out / "frontier.md", markdown(comparison))
     write_text(out / "frontier.tex", latex(comparison))

@@ -10,113 +10,80 @@ import torch
 from jsonargparse import Namespace
 from torch.nn import functional as F
 
-from candi.classifiers import ClassifierConfig, check_classifier, load_classifier
-from candi.cli.parsing import parse, parser
-from candi.cli.walking import method_options
-from candi.config import read_json
+from candi.base.config import read_json
+from candi.base.errors import UserError, unknown
+from candi.cli.parsing import add_device, flag, listed, parse, parser
+from candi.cli.sampling_flags import (
+    add_batch_size,
+    add_class_label,
+    add_classifier,
+    add_sampling,
+    class_label,
+    sampling_options,
+)
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
 from candi.data.labels import Label
 from candi.data.molecules import PROPERTIES, canonical_corpus, need_rdkit, properties, speller
-from candi.errors import UserError, unknown
 from candi.evaluation.molecules import Molecules, molecules
 from candi.evaluation.wordfilter import WordFilter
 from candi.evaluation.words import Known
-from candi.guidance import guide_for
-from candi.loading import load, locate
-from candi.model import Model
+from candi.hub.loading import load, load_guide, locate
+from candi.hub.shipped import MOLECULES
+from candi.model.classifiers import ClassifierConfig
+from candi.model.model import Model
 from candi.nets.classifier import Classifier
-from candi.report.molecules import Drawn, write_page, write_sdf, write_table
-from candi.shipped import CLASSIFIERS, MOLECULES, classifier_of
 from candi.training.run import SETTINGS
+from candi.views.molecules import Drawn, write_page, write_sdf, write_table
 
-LIKED = "liked"  # how likely the classifier finds its target in a molecule, noise left aside
+LIKED = "liked"  # the column of p(target | molecule) by the classifier, without noise
 _HISTOGRAM = 4000  # molecules of the training data that a histogram is made of
 
 
 def run(arguments: Sequence[str]) -> None:
-    flags = parser("guide", "RUN --classifier C", "Generate molecules that a classifier likes.")
+    flags = parser("guide", "RUN --classifier C", "Generate molecules that a classifier prefers.")
     flags.add_argument("run", type=str, help="A run that was trained on molecules.")
-    flags.add_argument("--classifier", type=str | None, default=None, help="Folder of candi train-classifier, "
-                       "or the property of one that came with the run.")  # fmt: skip
-    flags.add_argument("--property", type=str | None, default=None, help="Guide by a classifier that was packed with "
-                       "the model.")  # fmt: skip
-    flags.add_argument("--target", type=int, default=1, help="The label that is wanted.")
-    flags.add_argument("--weight", type=float, default=1.0, help="How much the classifier counts; 0 is not at all.")
-    flags.add_argument(
-        "--reveal", type=float, default=0.0, help="How much it tilts revealed tokens (Gaussian methods)."
-    )
-    flags.add_argument("--exact", type=bool, default=False, nargs="?", const=True, help="Discrete guidance without "
-                       "its first-order shortcut: reads every neighbour.")  # fmt: skip
-    flags.add_argument("--label", type=int | None, default=None, help="Ask a class-conditional run for a label.")
-    flags.add_argument("--label_weight", type=float, default=0.0, help="How far beyond the label (classifier-free).")
+    add_classifier(flags)
+    flag(flags, "exact", "Discrete guidance without its first-order shortcut: reads every neighbour.")
+    add_class_label(flags)
     flags.add_argument("--n", type=int, default=64, help="How many samples.")
-    flags.add_argument(
-        "--steps", type=int | None, default=None, help="Denoising steps; by default as the model recommends."
-    )
-    flags.add_argument("--temperature", type=float | None, default=None, help="Below 1 is safer, above 1 wilder.")
-    flags.add_argument("--prompt", type=str, default=None, help="How molecules begin: a scaffold to grow from.")
-    flags.add_argument("--infill", type=str, default=None, help="A template: each blank is a token to fill.")
-    flags.add_argument("--blank", type=str, default="_", help="The character that is a blank in --infill.")
-    flags.add_argument("--seed", type=int, default=0, help="The same seed gives the same samples.")
-    for name, values in method_options().items():
-        flags.add_argument(f"--{name}", type=str | None, default=None, help=f"Option of some methods: {values}.")
-    flags.add_argument("--properties", type=str, default="qed,rings", help=f"To compute: {', '.join(PROPERTIES)}.")
-    flags.add_argument("--batch", type=int, default=64, help="Samples made at once.")
-    flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
+    add_sampling(flags)
+    flags.add_argument("--property", type=str, default="qed,rings", help=f"To measure: {', '.join(PROPERTIES)}.")
+    add_batch_size(flags)
+    add_device(flags)
     flags.add_argument("--out", type=Path, default=Path("molecules"), help="Folder for the results.")
     given = parse(flags, arguments)
     need_rdkit("Drawing and measuring molecules")
-    names = given.properties.split(",")
+    names = listed(given.property)
     for name in names:
         if name not in PROPERTIES:
             raise unknown("property", name, PROPERTIES)
-    if given.property is not None:
-        given.classifier = _packed(given)
-    elif given.classifier is not None:
-        given.classifier = classifier_of(locate(given.run), given.classifier)
     model = load(given.run, given.device)
     if model.tokenizer.pad is None:
         raise UserError(f"{given.run} was not trained on molecules; train it with --tokenizer smiles.")
     _check(given)
     known, some = _training_data(given.run)
-    advice = model.settled(steps=given.steps, temperature=given.temperature)
-    given.steps, given.temperature = advice["steps"], advice["temperature"]
     samples, config, liked = _samples(model, given)
     wanted = None if config is None or config.column else Label.of(config.label).name
     if wanted in PROPERTIES and wanted not in names:
         names.append(wanted)
+    given.steps = model.with_defaults(steps=given.steps)["steps"]
     _write(given, names, samples, config, known, some, liked)
 
 
-def _packed(given: Namespace) -> str:
-    """The folder of a classifier that came with the model."""
-    if given.classifier is not None:
-        raise UserError("--property takes a classifier that came with the model; leave out --classifier.")
-    folder = locate(given.run) / CLASSIFIERS
-    known = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    if not known:
-        raise UserError(f"{given.run} came without classifiers; give one with --classifier.")
-    if given.property not in known:
-        raise unknown("packed classifier", given.property, known)
-    return str(folder / given.property)
-
-
 def _check(given: Namespace) -> None:
-    """What can be told before anything is made."""
-    if given.n < 1 or given.batch < 1:
+    """Refuse what cannot be made, before anything is."""
+    if given.n < 1 or given.batch_size < 1:
         raise UserError("At least 1 sample in batches of at least 1 is needed.")
     if not math.isfinite(given.weight):
         raise UserError(f"The weight must be a number, not {given.weight}.")
-    if given.classifier is None and given.label is None:
+    if given.classifier is None and given.class_label is None:
         raise UserError(
-            "Say by what to guide: --property qed where a classifier came with the model, --classifier C, or --label 1 "
-            "for a class-conditional run."
+            "Say by what to guide: --classifier, a folder or the property of one that came with the model, or "
+            "--class-label 1 for a run that was trained with labels."
         )
     if given.classifier is None and (given.reveal or given.exact):
         raise UserError("--reveal and --exact are for a --classifier; leave them out.")
-    if given.label is None and given.label_weight:
-        raise UserError("--label_weight needs a --label to go beyond.")
     try:
         given.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -124,29 +91,26 @@ def _check(given: Namespace) -> None:
 
 
 def _samples(model: Model, given: Namespace) -> tuple[list[str], ClassifierConfig | None, list[float] | None]:
-    """With the classifier and, of each sample, how likely it finds the target."""
+    """Samples, what the classifier is, and its p(target | sample) of each."""
     guide, config, network = None, None, None
     if given.classifier is not None:
-        network, config = load_classifier(given.classifier, model.device)
-        method, kind = model.denoiser.method, model.config.method
-        check_classifier(config, given.classifier, method, kind, model.tokenizer.fingerprint)
-        if given.exact and method.gaussian() is not None:
-            raise UserError(f"--exact is for discrete guidance; {kind} is guided by a gradient.")
-        judge = network.log_probability(given.target)
-        guide = guide_for(model.denoiser.method, judge, given.weight, reveal=given.reveal, first_order=not given.exact)
-    walk = ("steps", "temperature", "prompt", "infill", "blank", "seed", "label", "label_weight", *method_options())
-    samples = model.generate(given.n, batch=given.batch, guide=guide, **{name: given[name] for name in walk})
+        guide, network, config = load_guide(
+            given.classifier, model, locate(given.run), given.target, given.weight, reveal=given.reveal,
+            exact=given.exact,
+        )  # fmt: skip
+    options = {**sampling_options(given), **class_label(given)}
+    samples = model.generate(given.n, batch_size=given.batch_size, guide=guide, **options)
     return samples, config, None if network is None else _liked(model, network, given.target, samples)
 
 
 @torch.no_grad()
 def _liked(model: Model, network: Classifier, target: int, samples: Sequence[str]) -> list[float]:
     """p(y | x) of each sample as it was written."""
-    judge, length, found = network.log_probability(target), model.config.length, []
+    log_probability, length, found = network.log_probability(target), model.config.length, []
     for text in samples:
         row = model.tokenizer.whole_row(text, length)
         inputs = F.one_hot(torch.from_numpy(row)[None], network.symbols).float().to(model.device)
-        found.append(float(judge(inputs, torch.zeros(1, device=model.device)).exp()))
+        found.append(float(log_probability(inputs, torch.zeros(1, device=model.device)).exp()))
     return found
 
 
@@ -191,7 +155,7 @@ def _title(given: Namespace) -> str:
     by = (
         f"guided by {Path(given.classifier).name}, weight {given.weight:g}"
         if given.classifier
-        else f"label {given.label}"
+        else f"label {given.class_label}"
     )
     return f"Molecules of {given.run}, {by}, {given.steps} steps"
 
@@ -214,6 +178,8 @@ def _training_data(source: str) -> tuple[Known | None, list[str]]:
         return _packed_molecules(packed) if packed.exists() else None, []
     record = read_json(run / SETTINGS)
     settings = record["settings"]
+    if "data" not in settings:  # a run of candi.fit
+        return None, []
     corpus = Corpus(settings["data"], settings["text_field"])
     try:
         same = corpus.fingerprint == record["data"]

@@ -6,20 +6,20 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from candi.cli.parsing import parse, parser
-from candi.config import read_json
-from candi.errors import unknown
-from candi.evaluation.known_loss import confirm
-from candi.export import README
-from candi.shipped import CARD, shipped
+from candi.base.config import read_json
+from candi.base.errors import unknown
+from candi.cli.parsing import flag, parse, parser
+from candi.evaluation.fingerprint_loss import confirm
+from candi.hub.export import README
+from candi.hub.shipped import shipped
+from candi.model.files import CARD
 
 
 def run(arguments: Sequence[str]) -> None:
     flags = parser("models", "[NAME]", "The models that ship with the package, or the card of one of them.")
     flags.add_argument("name", type=str | None, nargs="?", default=None, help="Of the model whose card is shown, or "
                        "the folder of one that was packed.")  # fmt: skip
-    flags.add_argument("--check", type=bool, default=False, nargs="?", const=True, help="Hold models against their "
-                       "cards: hash of the weights, loss of a known text.")  # fmt: skip
+    flag(flags, "check", "Check models against their cards: hash of the weights, loss of a known text.")
     given = parse(flags, arguments)
     known = shipped()
     chosen = known if given.name is None else {given.name: _folder(given.name, known)}

@@ -4,14 +4,17 @@ import argparse
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from candi.errors import UserError
+from candi.base.errors import UserError
+
+_OPTION = re.compile(r"--[A-Za-z][\w.+-]*")
 
 
-def parser(command: str, needs: str, description: str) -> ArgumentParser:
-    prog = f"candi {command}"
+def parser(command: str, needs: str, description: str, program: str = "candi") -> ArgumentParser:
+    prog = f"{program} {command}"
     return ArgumentParser(
         prog=prog,
         usage=f"{prog} {needs} [options]",
@@ -21,10 +24,19 @@ def parser(command: str, needs: str, description: str) -> ArgumentParser:
     )
 
 
+def flag(flags: ArgumentParser, name: str, help: str) -> None:
+    """A switch: --name, or --name true|false."""
+    flags.add_argument(f"--{name}", type=bool, default=False, nargs="?", const=True, help=help)
+
+
+def add_device(flags: ArgumentParser, more: str = "") -> None:
+    flags.add_argument("--device", type=str, default="auto", help=f"auto, cpu or cuda{more}.")
+
+
 def parse(flags: ArgumentParser, arguments: Sequence[str]) -> Namespace:
-    _check_names(flags, arguments)
+    """Hyphens and underscores are both understood in the names of options."""
     try:
-        return flags.parse_args(list(arguments))
+        return flags.parse_args([_spelled(flags, argument) for argument in arguments])
     except argparse.ArgumentError as error:
         raise UserError(f"{_one_sentence(flags, error.message or str(error))} See {flags.prog} --help.") from None
 
@@ -37,11 +49,20 @@ def build(flags: ArgumentParser, given: Namespace, groups: Iterable[str]) -> Nam
     return flags.instantiate_classes(given)
 
 
+def listed(text: str | None) -> list[str]:
+    """a,b,c."""
+    return text.split(",") if text else []
+
+
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """A column wide enough for most names; short placeholders; no word of defaults that are none."""
+    """A column wide enough for most names; short placeholders; hyphens; no default where there is none."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34, width=112)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        shown = super()._format_action_invocation(action)
+        return _OPTION.sub(lambda found: hyphenated(found[0]), shown)
 
     def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
         return action.dest.rpartition(".")[2].upper()
@@ -50,11 +71,22 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         return action.help if action.default is None else super()._get_help_string(action)
 
 
-def _check_names(flags: ArgumentParser, arguments: Sequence[str]) -> None:
-    for argument in arguments:
-        name = argument.partition("=")[0]
-        if re.fullmatch(r"--[A-Za-z][\w.+-]*", name) and name.removesuffix("+") not in _names(flags):
-            raise UserError(f"There is no option {name}; {_nearest(flags, name)}")
+def hyphenated(option: str) -> str:
+    """--batch_size as people write it; the name of a group, such as a method, stays."""
+    return option.replace("_", "-")
+
+
+def _spelled(flags: ArgumentParser, argument: str) -> Any:
+    """An option by the name that its parser has."""
+    name, equals, value = argument.partition("=")
+    if not _OPTION.fullmatch(name):
+        return argument
+    known = {hyphenated(option): option for option in _names(flags)}
+    plus = "+" if name.endswith("+") else ""
+    found = known.get(hyphenated(name.removesuffix("+")))
+    if found is None:
+        raise UserError(f"There is no option {name}; {_nearest(flags, name)}")
+    return found + plus + equals + value
 
 
 def _names(flags: ArgumentParser) -> list[str]:
@@ -62,7 +94,8 @@ def _names(flags: ArgumentParser) -> list[str]:
 
 
 def _nearest(flags: ArgumentParser, name: str) -> str:
-    near = get_close_matches(name, _names(flags), n=1, cutoff=0.5)
+    known = [hyphenated(option) for option in _names(flags)]
+    near = get_close_matches(hyphenated(name), known, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"{flags.prog} --help lists the options."
 
 

@@ -6,15 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from candi.cli.parsing import parse, parser
-from candi.cli.walking import WALK, add_speed, add_walk, method_options
-from candi.cli.watch import watch
-from candi.draws import PRECISION
-from candi.errors import UserError
-from candi.loading import load
-from candi.model import Model
-from candi.report.animation import write_animation
-from candi.report.frames import frames
+from candi.base.errors import UserError
+from candi.cli.parsing import add_device, flag, parse, parser
+from candi.cli.sampling_flags import (
+    add_batch_size,
+    add_class_label,
+    add_sampling,
+    add_speed,
+    class_label,
+    sampling_options,
+)
+from candi.diffusion.draws import PRECISION
+from candi.hub.loading import load
+from candi.model.model import Model
+from candi.views.animation import write_animation
+from candi.views.frames import frames
+from candi.views.terminal import watch
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -25,13 +32,14 @@ def run(arguments: Sequence[str]) -> None:
         help="The run's folder, a checkpoint's folder, hf:OWNER/NAME, or a model that ships (candi models).",
     )
     flags.add_argument("--n", type=int, default=1, help="How many samples.")
-    add_walk(flags)
-    flags.add_argument("--batch", type=int, default=64, help="Samples made at once.")
-    flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
+    add_sampling(flags)
+    add_class_label(flags)
+    add_batch_size(flags)
+    add_device(flags)
     add_speed(flags)
-    flags.add_argument("--watch", type=bool, default=False, nargs="?", const=True, help="Show the denoising live.")
+    flag(flags, "watch", "Show the denoising live.")
     flags.add_argument("--frames", type=Path | None, default=None, help="Save the denoising as out.svg or out.gif.")
-    flags.add_argument("--json", type=bool, default=False, nargs="?", const=True, help="One JSON object a line.")
+    flag(flags, "json", "One JSON object a line.")
     given = parse(flags, arguments)
     if given.watch and given.json:
         raise UserError("--watch and --json cannot go together; leave one out.")
@@ -40,14 +48,14 @@ def run(arguments: Sequence[str]) -> None:
     if given.n < 1:
         raise UserError(f"At least 1 sample is needed, not {given.n}.")
     model = load(given.run, given.device)
-    options = model.settled(**{name: given[name] for name in (*WALK, "precision", "compile", *method_options())})
+    options = model.with_defaults(**sampling_options(given, "precision", "compile"), **class_label(given))
     if given.frames is not None:
         _save_frames(given.frames, model, options)
     if given.watch:
         watch(model, given.n, options)
     if given.watch or given.frames is not None:
         return
-    for number, ids in enumerate(model.sample(given.n, batch=given.batch, **options).tolist()):
+    for number, ids in enumerate(model.sample(given.n, batch_size=given.batch_size, **options).tolist()):
         text = model.tokenizer.decode(ids)
         if given.json:
             record = {"text": text, "tokens": ids, "number": number, "draws": PRECISION, **options}

@@ -3,37 +3,31 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from jsonargparse import Namespace
 
-from candi.classifiers import check_classifier, load_classifier
-from candi.cli.parsing import parse, parser
-from candi.cli.walking import WALK, add_walk, method_options
-from candi.errors import UserError
-from candi.guidance import Guidance, guide_for
-from candi.loading import load, locate
-from candi.model import Model
-from candi.report.trace import Panel, write_page
-from candi.sampling.trace import trace
-from candi.shipped import classifier_of
+from candi.base.errors import UserError
+from candi.cli.parsing import add_device, parse, parser
+from candi.cli.sampling_flags import add_classifier, add_sampling, method_options, sampling_options
+from candi.hub.loading import load, load_guide, locate
+from candi.model.model import Model
+from candi.model.trace import trace
+from candi.views.trace import Panel, write_page
 
 
 def run(arguments: Sequence[str]) -> None:
-    flags = parser("trace", "RUN [OTHER] --out trace.html", "Write a page that plays one walk from noise to text.")
+    flags = parser(
+        "trace", "RUN [OTHER] --out trace.html", "Write a page that plays one trajectory from noise to text."
+    )
     flags.add_argument("runs", type=str, nargs="+", help="A run or a model that ships; two are shown side by side.")
     flags.add_argument("--out", type=Path, default=Path("trace.html"), help="The page.")
-    add_walk(flags)
+    add_sampling(flags)
     flags.add_argument("--alternatives", type=int, default=5, help="Tokens shown for each position.")
-    flags.add_argument("--classifier", type=str | None, default=None, help="Guided by it, beside unguided: a folder, "
-                       "or the property of one that came with the model.")  # fmt: skip
-    flags.add_argument("--target", type=int, default=1, help="The label that is wanted of it.")
-    flags.add_argument("--weight", type=float, default=1.0, help="How much the classifier counts.")
-    flags.add_argument("--reveal", type=float, default=0.0, help="How much it tilts revealed tokens.")
-    flags.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda.")
+    add_classifier(flags)
+    add_device(flags)
     given = parse(flags, arguments)
     if len(given.runs) > 2 or (len(given.runs) == 2 and given.classifier):
-        raise UserError("Two walks fit side by side: two runs, or one run guided and unguided.")
+        raise UserError("Two trajectories fit side by side: two runs, or one run guided and unguided.")
     if given.alternatives < 1:
         raise UserError(f"--alternatives must be at least 1, not {given.alternatives}.")
     models = [load(run, given.device) for run in given.runs]
@@ -52,20 +46,17 @@ def run(arguments: Sequence[str]) -> None:
 
 def _panel(given: Namespace, run: str, model: Model, guided: bool = False) -> Panel:
     method = model.denoiser.method
-    own = [name for name in method_options() if name in method.options]
-    options: dict[str, Any] = {name: given[name] for name in (*WALK, *own)}
-    settled = model.settled(**options)
-    about = f"{settled['steps']} steps, temperature {settled['temperature']:g}, seed {given.seed}"
+    options = {
+        name: value
+        for name, value in sampling_options(given).items()
+        if name not in method_options() or name in method.options
+    }
+    complete = model.with_defaults(**options)
+    about = f"{complete['steps']} steps, temperature {complete['temperature']:g}, seed {given.seed}"
     if guided:
-        options["guide"] = _guide(given, model)
+        options["guide"], _, _ = load_guide(
+            given.classifier, model, locate(run), given.target, given.weight, reveal=given.reveal
+        )
         about += f", guided by {Path(given.classifier).name}, weight {given.weight:g}"
-    moments = list(trace(model, options, alternatives=given.alternatives))
-    return Panel(Path(run).name or run, f"{model.config.method}, {about}", moments, model.tokenizer)
-
-
-def _guide(given: Namespace, model: Model) -> Guidance:
-    source = classifier_of(locate(given.runs[0]), given.classifier)
-    network, config = load_classifier(source, model.device)
-    method = model.denoiser.method
-    check_classifier(config, source, method, model.config.method, model.tokenizer.fingerprint)
-    return guide_for(method, network.log_probability(given.target), given.weight, reveal=given.reveal)
+    steps = list(trace(model, options, alternatives=given.alternatives))
+    return Panel(Path(run).name or run, f"{model.config.method}, {about}", steps, model.tokenizer)

@@ -1,17 +1,20 @@
 """candi train"""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+import yaml
 from jsonargparse import ArgumentParser
 
-from candi.cli.parsing import build, parse, parser
-from candi.errors import UserError, unknown
-from candi.methods import METHODS
+from candi.base.errors import UserError, unknown
+from candi.cli.parsing import build, flag, parse, parser
+from candi.diffusion.methods import METHODS
+from candi.nets.trunks import trunk_settings
 from candi.training.estimate import estimate
-from candi.training.loop import train
+from candi.training.fit import train
 from candi.training.settings import TrainSettings
 
 _PRESETS = files("candi") / "presets"
@@ -29,8 +32,9 @@ def settings(arguments: Sequence[str]) -> TrainSettings:
 
 def _asked(arguments: Sequence[str]) -> tuple[TrainSettings, bool]:
     preset = _preset(arguments)
-    flags = _parser()
-    given = parse(flags, [f"--config={preset}", *arguments] if preset else arguments)
+    trunk = _trunk(arguments, preset)
+    flags = _parser(trunk)
+    given = parse(flags, [f"--config={_for_trunk(preset, trunk)}", *arguments] if preset else arguments)
     if given.method not in METHODS:
         raise unknown("method", given.method, METHODS)
     _refuse_idle_flags(arguments, given.method)
@@ -45,27 +49,59 @@ def presets() -> dict[str, Path]:
     return {Path(str(path)).stem: Path(str(path)) for path in _PRESETS.iterdir() if path.name.endswith(".yaml")}
 
 
-def _parser() -> ArgumentParser:
+def _parser(trunk: str = "dit") -> ArgumentParser:
     flags = parser("train", "--data TEXT --out FOLDER", "Train a model, or continue the run in --out.")
     flags.add_argument("--preset", type=str, default=None, help=f"Settings by name: {', '.join(sorted(presets()))}.")
-    flags.add_argument("--estimate", type=bool, default=False, nargs="?", const=True, help="Tell what the run will "
-                       "need (memory, time, disk) from a few steps, and train nothing.")  # fmt: skip
+    flag(flags, "estimate", "Say what the run will need (memory, time, disk) from a few steps, and train nothing.")
     flags.add_argument("--config", action="config", help="Settings from a YAML file.")
-    flags.add_class_arguments(TrainSettings, skip={"settings"})
+    flags.add_class_arguments(TrainSettings, skip={"settings", "model"})
+    flags.add_class_arguments(trunk_settings(trunk), "model")
     for name, method in METHODS.items():
         flags.add_class_arguments(method, name)
     return flags
 
 
 def _preset(arguments: Sequence[str]) -> Path | None:
-    for index, argument in enumerate(arguments):
-        name, equals, value = argument.partition("=")
-        if name == "--preset":
-            value = value if equals else next(iter(arguments[index + 1 : index + 2]), "")
-            if value not in presets():
-                raise unknown("preset", value, presets())
-            return presets()[value]
-    return None
+    given = _given(arguments, "--preset")
+    if not given:
+        return None
+    if given[-1] not in presets():
+        raise unknown("preset", given[-1], presets())
+    return presets()[given[-1]]
+
+
+def _trunk(arguments: Sequence[str], preset: Path | None) -> str:
+    """The trunk's name: it decides which flags there are. The later wins, and flags before files."""
+    files = [*([preset] if preset else []), *map(Path, _given(arguments, "--config"))]
+    found = _given(arguments, "--trunk") or [name for file in files for name in _trunk_in(file)]
+    return found[-1] if found else "dit"
+
+
+def _for_trunk(preset: Path, trunk: str) -> str:
+    """A preset; of one that was made for another trunk, all but the trunk's settings."""
+    values = yaml.safe_load(preset.read_text(encoding="utf-8"))
+    if values.get("trunk", "dit") == trunk:
+        return str(preset)
+    return json.dumps({name: value for name, value in values.items() if name not in ("trunk", "model")})
+
+
+def _trunk_in(file: Path) -> list[str]:
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return []  # the parser says what is wrong with it
+    return [str(values["trunk"])] if isinstance(values, dict) and "trunk" in values else []
+
+
+def _given(arguments: Sequence[str], option: str) -> list[str]:
+    """The values of an option before the options are parsed."""
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return [
+        value if equals else later
+        for argument, later in pairs
+        for name, equals, value in [argument.partition("=")]
+        if name == option
+    ]
 
 
 def _refuse_idle_flags(arguments: Sequence[str], method: str) -> None:

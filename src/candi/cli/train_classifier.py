@@ -1,9 +1,12 @@
 """candi train-classifier"""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from candi.cli.parsing import build, parse, parser
-from candi.training.classifier import ClassifierSettings, train_classifier
+from candi.hub.loading import load
+from candi.nets.dit import DiTSettings
+from candi.training.classifier import SMALL, ClassifierSettings, train_classifier
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -11,6 +14,8 @@ def run(arguments: Sequence[str]) -> None:
         "train-classifier", "RUN --data MOLECULES --label RULE --out DIR", "Train a classifier that can guide a run."
     )
     flags.add_argument("run", type=str, help="The run that it is to guide.")
-    flags.add_class_arguments(ClassifierSettings, skip={"run"})
-    given = build(flags, parse(flags, arguments), ("model",))
-    train_classifier(ClassifierSettings(**vars(given)))
+    flags.add_class_arguments(ClassifierSettings, skip={"run", "model"})
+    flags.add_class_arguments(DiTSettings, "model")
+    flags.set_defaults({f"model.{name}": value for name, value in asdict(SMALL).items()})
+    settings = ClassifierSettings(**vars(build(flags, parse(flags, arguments), ("model",))))
+    train_classifier(settings, load(settings.run, "cpu"))

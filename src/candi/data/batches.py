@@ -6,8 +6,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from candi.errors import UserError
-from candi.rng import derive
+from candi.base.errors import UserError
+from candi.base.rng import fold_in
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,5 +62,5 @@ class Windows:
 
 @lru_cache(maxsize=2)
 def _epoch(seed: int, epoch: int, windows: int, length: int) -> tuple[NDArray[np.int64], int]:
-    random = np.random.default_rng(derive(seed, "epoch", epoch))
+    random = np.random.default_rng(fold_in(seed, "epoch", epoch))
     return random.permutation(windows), int(random.integers(length))

@@ -2,16 +2,16 @@
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from candi.base.errors import UserError
+from candi.base.files import whole_file, write_text
 from candi.data.corpus import Corpus
 from candi.data.molecules import rdkit_version, readable
 from candi.data.tokenizer import Tokenizer, made_from_data
-from candi.errors import UserError
 
 
 def default_folder() -> Path:
@@ -32,10 +32,7 @@ def load_tokenizer(spec: str, corpus: Corpus, folder: Path, skip_bad: bool = Fal
         tokenizer = Tokenizer.smiles(piece for piece in corpus.pieces() if readable([piece.text])[0])
     else:
         tokenizer = Tokenizer.from_spec(spec, corpus)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
-        file.write(tokenizer.json)
-    os.replace(file.name, path)
+    write_text(path, tokenizer.json)
     return tokenizer
 
 
@@ -44,16 +41,9 @@ def load_tokens(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> NDArray[n
     dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
     path = folder / f"{_key(corpus.fingerprint, tokenizer.fingerprint)}.{dtype.name}"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        # written aside and renamed: a cache file is whole or absent
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            try:
-                for ids in tokenizer.encode_corpus(corpus):
-                    file.write(ids.astype(dtype).tobytes())
-            except BaseException:
-                os.unlink(file.name)
-                raise
-        os.replace(file.name, path)
+        with whole_file(path) as file:
+            for ids in tokenizer.encode_corpus(corpus):
+                file.write(ids.astype(dtype).tobytes())
     if path.stat().st_size == 0:
         raise UserError(f"{corpus.source!r} holds no text at all; point --data at some.")
     return np.memmap(path, dtype=dtype, mode="r")

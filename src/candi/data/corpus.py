@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from candi.errors import UserError
+from candi.base.errors import UserError
 
 PYDOC = "pydoc"  # text that every Python carries
 HUB = "hf:"  # hf:owner/name or hf:owner/name:split

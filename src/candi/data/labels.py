@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from candi.base.errors import UserError
 from candi.data.corpus import Corpus
 from candi.data.molecules import property_values
-from candi.errors import UserError
 
 _TOP = 0.1
 

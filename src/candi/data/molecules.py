@@ -2,8 +2,6 @@
 
 import hashlib
 import importlib.util
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from candi.base.errors import UserError
+from candi.base.files import whole_file, write_text
 from candi.data.corpus import Corpus
-from candi.errors import UserError
-from candi.files import write_text
 
 HAS_RDKIT = importlib.util.find_spec("rdkit") is not None
 
@@ -68,7 +66,6 @@ def canonical_corpus(corpus: Corpus, folder: Path) -> frozenset[str]:
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.smi"
     if not path.exists():
         found = {text for piece in corpus.pieces() if (text := canonical(piece.text)) is not None}
-        folder.mkdir(parents=True, exist_ok=True)
         write_text(path, "\n".join(sorted(found)) + "\n")
     return frozenset(path.read_text(encoding="utf-8").split())
 
@@ -115,10 +112,8 @@ def property_values(corpus: Corpus, name: str, folder: Path) -> NDArray[np.float
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.property.npy"
     if not path.exists():
         values = properties((piece.text for piece in corpus.pieces()), name)
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+        with whole_file(path) as file:
             np.save(file, values)
-        os.replace(file.name, path)
     return np.asarray(np.load(path), dtype=np.float64)
 
 

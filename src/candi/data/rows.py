@@ -1,8 +1,6 @@
 """One document a sequence: rows of equal length, padded, each with a label where there is one."""
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,11 +10,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from candi.base.errors import UserError
+from candi.base.files import whole_file
+from candi.base.rng import fold_in
 from candi.data.corpus import Corpus
 from candi.data.molecules import rdkit_version, readable
 from candi.data.tokenizer import Tokenizer
-from candi.errors import UserError
-from candi.rng import derive
 
 _LISTED = 10
 
@@ -52,7 +51,7 @@ class Rows:
 
     def __post_init__(self) -> None:
         if not len(self.tokens):
-            raise UserError("There are no rows to learn from; give more data or a smaller --valid_fraction.")
+            raise UserError("There are no rows to learn from; give more data or a smaller --valid-fraction.")
 
     @property
     def size(self) -> str:
@@ -81,7 +80,7 @@ class Rows:
 
 @lru_cache(maxsize=2)
 def _order(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
-    return np.random.default_rng(derive(seed, "rows", epoch)).permutation(rows)
+    return np.random.default_rng(fold_in(seed, "rows", epoch)).permutation(rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,15 +104,13 @@ def load_documents(
     corpus: Corpus, tokenizer: Tokenizer, length: int, folder: Path, *, molecules: bool, skip_bad: bool
 ) -> Documents:
     """Made once and kept. Documents that are too long, and molecules that cannot be read, are refused or left out."""
-    judge = rdkit_version() if molecules else "text"  # what counts as a molecule
-    key = "\n".join(("rows 2", corpus.fingerprint, tokenizer.fingerprint, str(length), judge, str(skip_bad)))
+    reader = rdkit_version() if molecules else "text"  # what counts as a molecule
+    key = "\n".join(("rows 2", corpus.fingerprint, tokenizer.fingerprint, str(length), reader, str(skip_bad)))
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.rows.npy"
     if not path.exists():
         table = _made(corpus, tokenizer, length, molecules, skip_bad)
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+        with whole_file(path) as file:
             np.save(file, table)
-        os.replace(file.name, path)
     table = np.load(path)
     return Documents(table[:, 1:], table[:, 0])
 
@@ -133,14 +130,14 @@ def _made(corpus: Corpus, tokenizer: Tokenizer, length: int, molecules: bool, sk
         else:
             rows.append(np.concatenate([[number], row]))
     if bad and not skip_bad:
-        raise UserError(_told(bad, list(corpus.places()), length))
+        raise UserError(_refusal(bad, list(corpus.places()), length))
     return np.stack(rows) if rows else np.empty((0, length + 1), np.int64)
 
 
-def _told(bad: Sequence[tuple[int, str, str]], places: Sequence[str], length: int) -> str:
+def _refusal(bad: Sequence[tuple[int, str, str]], places: Sequence[str], length: int) -> str:
     listed = "; ".join(f"{places[number]} ({text[:40]}) {why}" for number, text, why in bad[:_LISTED])
     more = f"; and {len(bad) - _LISTED} more" if len(bad) > _LISTED else ""
     return (
         f"{len(bad)} of {len(places):,} documents cannot be used: {listed}{more}. Mend them, raise --length (now "
-        f"{length}), or leave them out with --skip_bad true."
+        f"{length}), or leave them out with --skip-bad."
     )

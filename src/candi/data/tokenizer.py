@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Backend
 
+from candi.base.errors import UserError
 from candi.data.corpus import Corpus, Piece, check_text
-from candi.errors import UserError
 
 EOS = "<|endoftext|>"
 # of rows, which are one document each: begin, end, and what follows it

@@ -5,13 +5,15 @@ import os
 from contextlib import suppress
 from threading import Event
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before it is imported: nobody is told of visitors
+os.environ.setdefault(
+    "GRADIO_ANALYTICS_ENABLED", "False"
+)  # before it is imported: no word of visitors leaves the machine
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
 
 from candi.demo import html, molecules, text, theory
-from candi.demo.shelf import Shelf
+from candi.demo.model_store import ModelStore
 
 _WAITING = 32  # visitors in the queue; further ones are asked to come back
 _HEAD = """# candi: watch a sentence come out of the noise
@@ -26,14 +28,14 @@ them and some are revealed. <span style="color:#1f77c4;font-weight:700">given</s
 class Page:
     """A running page. Closing it frees the models."""
 
-    def __init__(self, shelf: Shelf, port: int | None = None) -> None:
-        self.shelf = shelf
+    def __init__(self, store: ModelStore, port: int | None = None) -> None:
+        self.store = store
         with gr.Blocks(title="candi", analytics_enabled=False, delete_cache=(3600, 3600)) as self.blocks:
             gr.Markdown(_HEAD)
             with gr.Tab("Text"):
-                text.tab(shelf)
+                text.tab(store)
             with gr.Tab("Molecules"):
-                molecules.tab(shelf)
+                molecules.tab(store)
             with gr.Tab("Theory"):
                 theory.tab()
         # one at a time, first come first served: networks share the device no better than visitors would
@@ -58,4 +60,4 @@ class Page:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self.blocks.server.force_exit = True
         self.blocks.close(verbose=False)
-        self.shelf.close()
+        self.store.close()

@@ -8,19 +8,21 @@ from itertools import groupby
 
 from matplotlib.figure import Figure
 
-from candi.report.frames import Frame
-from candi.sampling.trace import Kind
+from candi.model.trace import PositionKind
+from candi.views.frames import Frame
 
 CSS = (files("candi.demo") / "page.css").read_text(encoding="utf-8")
 
 
-def walk(frame: Frame) -> str:
+def trajectory(frame: Frame) -> str:
     """One state: each position in the colour of what it is."""
     cells = zip(frame.pieces, frame.kinds, frame.confidence, strict=True)
-    runs = groupby(cells, lambda cell: f"n{min(3, int(4 * cell[2]))}" if cell[1] == Kind.NOISY else f"k{cell[1]}")
+    runs = groupby(
+        cells, lambda cell: f"n{min(3, int(4 * cell[2]))}" if cell[1] == PositionKind.NOISY else f"k{cell[1]}"
+    )
     spans = [f'<span class="{name}">{escaped("".join(cell[0] for cell in run))}</span>' for name, run in runs]
-    told = f"step {frame.step} of {frame.steps}, {frame.known:.0%} clean"
-    return f'<p class="soft">{told}</p><div class="walk">{"".join(spans)}</div>'
+    header = f"step {frame.step} of {frame.steps}, {frame.known:.0%} clean"
+    return f'<p class="soft">{header}</p><div class="trajectory">{"".join(spans)}</div>'
 
 
 def alert(text: str) -> str:

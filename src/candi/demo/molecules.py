@@ -5,31 +5,34 @@ from typing import Any
 
 import gradio as gr
 
-from candi import plots
-from candi.classifiers import load_classifier
+from candi.base.errors import UserError
 from candi.data.molecules import PROPERTIES
 from candi.demo import html
-from candi.demo.shelf import MOLECULES, STEPS, Shelf, real, whole
-from candi.errors import UserError
+from candi.demo.model_store import MOLECULES, STEPS, ModelStore, real, whole
+from candi.diffusion.guidance import Guidance, guide_for
 from candi.evaluation.molecules import molecules
-from candi.guidance import Guidance, guide_for
-from candi.model import Model
-from candi.report.molecules import picture
+from candi.model.classifiers import load_classifier
+from candi.model.model import Model
+from candi.views import plots
+from candi.views.molecules import picture
 
 _NOBODY = "nobody"
 
 
-def tab(shelf: Shelf) -> None:
-    names = shelf.molecules()
-    judges, advice = [_NOBODY, *(judge.label for judge in shelf.judges(names[0]))], shelf.model(names[0]).recommended
+def tab(store: ModelStore) -> None:
+    names = store.molecules()
+    classifiers, advice = (
+        [_NOBODY, *(classifier.label for classifier in store.classifiers_of(names[0]))],
+        store.model(names[0]).recommended,
+    )
     with gr.Row():
         with gr.Column(scale=1, min_width=280):
             model = gr.Dropdown(
                 names, value=names[0], label="Model", info="Those that ship, and what the page was started with."
             )
-            judge = gr.Dropdown(
-                judges,
-                value=judges[min(1, len(judges) - 1)],
+            classifier = gr.Dropdown(
+                classifiers,
+                value=classifiers[min(1, len(classifiers) - 1)],
                 label="Guided by",
                 info="A classifier and its rule.",
             )
@@ -47,56 +50,58 @@ def tab(shelf: Shelf) -> None:
                               info="As a share of the range of what was made.")  # fmt: skip
             shown = gr.HTML("", elem_id="molecules")
     made = gr.State([])
-    inputs = [model, judge, wanted, weight, measured, steps, temperature, count, seed, least]
+    inputs = [model, classifier, wanted, weight, measured, steps, temperature, count, seed, least]
 
     def run(*values: Any) -> Iterator[tuple[str, Any]]:
-        yield from _make(shelf, *values)
+        yield from _make(store, *values)
 
     make.click(run, inputs, [shown, made], concurrency_id="model", api_visibility="private")
     least.change(_shown, [made, least], shown, show_progress="hidden", api_visibility="private")
-    model.change(lambda name: _chosen(shelf, name), model, [judge, steps, temperature], api_visibility="private")
+    model.change(lambda name: _chosen(store, name), model, [classifier, steps, temperature], api_visibility="private")
 
 
-def _chosen(shelf: Shelf, name: str) -> list[Any]:
+def _chosen(store: ModelStore, name: str) -> list[Any]:
     """Another model has other classifiers, and recommends other settings."""
-    judges, advice = [_NOBODY, *(one.label for one in shelf.judges(name))], shelf.model(name).recommended
-    return [gr.Dropdown(choices=judges, value=_NOBODY), gr.Slider(value=advice["steps"]),
+    classifiers, advice = [_NOBODY, *(one.label for one in store.classifiers_of(name))], store.model(name).recommended
+    return [gr.Dropdown(choices=classifiers, value=_NOBODY), gr.Slider(value=advice["steps"]),
             gr.Slider(value=advice["temperature"])]  # fmt: skip
 
 
-def _make(shelf: Shelf, name: Any, judge: Any, wanted: Any, weight: Any, measured: Any, steps: Any, temperature: Any,
-          count: Any, seed: Any, least: Any) -> Iterator[tuple[str, Any]]:  # fmt: skip
+def _make(
+    store: ModelStore, name: Any, classifier: Any, wanted: Any, weight: Any, measured: Any, steps: Any,
+    temperature: Any, count: Any, seed: Any, least: Any,
+) -> Iterator[tuple[str, Any]]:  # fmt: skip
     try:
-        model = shelf.model(name)
+        model = store.model(name)
         if measured not in PROPERTIES:
             raise UserError("This page measures no such property; choose one from the list.")
-        guide = _guide(shelf, model, name, judge, wanted, real(weight, "The weight", 0, 100))
+        guide = _guide(store, model, name, classifier, wanted, real(weight, "The weight", 0, 100))
         n = whole(count, "The number of samples", 1, MOLECULES)
         options: dict[str, Any] = {
             "steps": whole(steps, "The number of steps", 1, STEPS),
             "temperature": real(temperature, "The temperature", 0.05, 5.0),
             "seed": whole(seed, "The seed", 0, 2**53),
         }
-        walk = model.walk(n, guide=guide, **options)
-        for done, state in enumerate(shelf.one_by_one(walk)):  # noqa: B007 - the last one counts
+        trajectory = model.trajectory(n, guide=guide, **options)
+        for done, step in enumerate(store.one_by_one(trajectory)):  # noqa: B007 - the last one counts
             yield f'<p class="soft">Making molecules: step {done} of {options["steps"]}</p>', []
-        texts = [model.tokenizer.decode(row) for row in model.denoiser.method.decode(state).tolist()]
+        texts = [model.tokenizer.decode(row) for row in model.denoiser.method.decode(step.state).tolist()]
         found = molecules(texts, [measured])
         valid = [text for text in found.smiles if text is not None]
         rows = list(dict(zip(valid, found.values[measured], strict=True)).items())
-        told = [n, found.valid, rows, measured]
-        yield _shown(told, least), told
+        made = [n, found.valid, rows, measured]
+        yield _shown(made, least), made
     except UserError as error:
         yield html.alert(str(error)), []
 
 
-def _guide(shelf: Shelf, model: Model, name: str, judge: Any, wanted: Any, weight: float) -> Guidance | None:
-    if judge == _NOBODY or weight == 0:
+def _guide(store: ModelStore, model: Model, name: str, classifier: Any, wanted: Any, weight: float) -> Guidance | None:
+    if classifier == _NOBODY or weight == 0:
         return None
-    fitting = {one.label: one.folder for one in shelf.judges(name)}
-    if judge not in fitting:
+    fitting = {one.label: one.folder for one in store.classifiers_of(name)}
+    if classifier not in fitting:
         raise UserError("This page has no such classifier for the model; choose one from the list.")
-    network, _ = load_classifier(fitting[judge], model.device)
+    network, _ = load_classifier(fitting[classifier], model.device)
     return guide_for(model.denoiser.method, network.log_probability(int(wanted != "less")), weight)
 
 
@@ -113,15 +118,15 @@ def _shown(made: Any, least: Any) -> str:
     cards = [
         _card(text, value, measured) for text, value in sorted(rows, key=lambda row: -row[1]) if value >= from_here
     ]
-    told = (
+    summary = (
         f"{valid:.0%} of {n} samples are molecules, {len(rows)} different ones; mean {measured} "
         f"{sum(values) / len(values):.3f}; {len(cards)} shown"
     )
     chart = html.picture(plots.histogram(values, measured, from_here), f"Histogram of {measured}")
-    return f'<p class="soft">{html.escaped(told)}</p>{chart}<div class="grid">{"".join(cards)}</div>'
+    return f'<p class="soft">{html.escaped(summary)}</p>{chart}<div class="grid">{"".join(cards)}</div>'
 
 
 def _card(smiles: str, value: float, measured: str) -> str:
-    told = html.escaped(smiles)
-    caption = f"<figcaption>{told}<br>{measured} {value:.3f}</figcaption>"
-    return f'<figure><img alt="{told}" src="{picture(smiles)}">{caption}</figure>'
+    shown = html.escaped(smiles)
+    caption = f"<figcaption>{shown}<br>{measured} {value:.3f}</figcaption>"
+    return f'<figure><img alt="{shown}" src="{picture(smiles)}">{caption}</figure>'

@@ -4,10 +4,11 @@ from typing import Any
 
 import gradio as gr
 
-from candi import identifiability, plots
+from candi.base.errors import UserError
 from candi.demo import html
-from candi.demo.shelf import real
-from candi.errors import UserError
+from candi.demo.model_store import real
+from candi.diffusion import identifiability
+from candi.views import plots
 
 
 def tab() -> None:
@@ -31,11 +32,11 @@ def _shown(power: Any, sigma: Any) -> str:
     except UserError as error:
         return html.alert(str(error))
     rho, r = float(identifiability.corruption(noise, size)), float(identifiability.rank(noise))
-    told = (
+    text = (
         f"<p>V = <b>{size:,}</b>, σ = <b>{noise:g}</b>: corruption ρ = <b>{rho:.3f}</b>, rank r = <b>{r:.3f}</b>, "
         f"dissonance ρ − 2r = <b>{rho - 2 * r:+.3f}</b></p><p class='soft'>ρ grows with the vocabulary, r does not. "
         "Where ρ is nearly 1 while r is small, a denoiser still gets a good hint, but no token can be read off: "
         "discrete structure and continuous signal are out of step. CANDI masks by a schedule of its own, so that both "
         "move together at any vocabulary size.</p>"
     )
-    return told + html.picture(plots.dissonance(size, noise), f"Corruption and rank over the noise for V = {size}")
+    return text + html.picture(plots.dissonance(size, noise), f"Corruption and rank over the noise for V = {size}")

@@ -1,31 +1,32 @@
-"""Who is ahead, where, by how much and how surely: from the points of a sweep, with their cards checked first."""
+"""Who is ahead, where, by how much and how surely: from the points of sweeps, checked to be comparable."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from candi.errors import UserError
-from candi.evaluation.card import must_agree
+from candi.base.errors import UserError
 from candi.evaluation.measures import Measure, measure_named
 from candi.evaluation.pareto import (
     MOST_RANKED,
     Band,
+    Bootstrapped,
     Dominance,
     Numbers,
-    Points,
     band,
     dominance,
     rankings,
     wholly_ahead,
 )
+from candi.evaluation.points import Point
+from candi.evaluation.provenance import Cell, check_match
 from candi.evaluation.scorers import rank_correlation
-from candi.evaluation.table import Line
 
 _MATCHED = 5  # diversities of the table
+_NUMBERS = ("top_k", "top_p", "temperature", "reveal")  # options whose value alone says nothing
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Axes:
     diversity: str
     quality: str
     less: bool = False  # is a property wanted small?
-    per: str | None = None  # what a judge's tokens are, if they are something that a reader knows
+    per: str | None = None  # the unit of perplexity, a scorer's token, if a reader knows it: byte, say
 
     @property
     def measures(self) -> tuple[Measure, Measure]:
@@ -57,43 +58,51 @@ class Axes:
 
 @dataclass(frozen=True)
 class Curve:
-    """The points of one run with one number of steps and one choice of options: what temperature moves along."""
+    """The points of one run with one number of steps and one choice of options: what temperature moves along.
 
+    `options` are all that it was sampled with beside steps and what moves along it; `label` names those of them in
+    which the curves of the run differ.
+    """
+
+    run: str
+    options: Mapping[str, str]
     label: str
     steps: int
     steps_fixed: bool
-    lines: Sequence[Line]
+    points: Sequence[Point]
     axes: Axes
     draws: int = 500
 
     @cached_property
     def values(self) -> tuple[Numbers, Numbers]:
         """Diversity and quality of each point, as measured."""
-        found = [[line["measures"][name] for line in self.lines] for name in (self.axes.diversity, self.axes.quality)]
+        found = [[point.measures[name] for point in self.points] for name in (self.axes.diversity, self.axes.quality)]
         return np.array(found[0], dtype=np.float64), np.array(found[1], dtype=np.float64)
 
     @cached_property
-    def points(self) -> Points:
-        """Drawn again sample by sample: one choice for the whole curve, whose points share their random numbers.
+    def bootstrapped(self) -> Bootstrapped:
+        """Samples are drawn with replacement once for the whole curve, whose points share their random numbers.
 
         What belongs to all samples together stays as it was measured.
         """
-        count = self.lines[0]["card"]["n"]
+        count = self.points[0].cell.n
         chosen = np.random.default_rng(0).integers(count, size=(self.draws, count))
         diversity, quality = (
-            self._again(measure, value, chosen) for measure, value in zip(self.axes.measures, self.values, strict=True)
+            self._bootstrap(measure, value, chosen)
+            for measure, value in zip(self.axes.measures, self.values, strict=True)
         )
-        judged = self.axes.measures[1].above is not None
-        return Points(self.values[0], self.axes.cost(self.values[1]), diversity, self.axes.cost(quality), judged)
+        resampled = self.axes.measures[1].numerator is not None
+        cost = self.axes.cost
+        return Bootstrapped(self.values[0], cost(self.values[1]), diversity, cost(quality), resampled)
 
-    def _again(self, measure: Measure, measured: Numbers, chosen: Any) -> Numbers:
-        if measure.above is None:
+    def _bootstrap(self, measure: Measure, measured: Numbers, chosen: NDArray[np.int64]) -> Numbers:
+        if measure.numerator is None:
             return np.repeat(measured[None], len(chosen), 0)
-        return np.stack([measure.again(line["columns"], chosen) for line in self.lines], -1)
+        return np.stack([measure.bootstrap(point.columns, chosen) for point in self.points], -1)
 
     @cached_property
     def band(self) -> Band:
-        found = band(self.points)
+        found = band(self.bootstrapped)
         low, high = self.axes.quality_of(found.low), self.axes.quality_of(found.high)
         return Band(found.diversity, self.axes.quality_of(found.quality), np.minimum(low, high), np.maximum(low, high))
 
@@ -102,10 +111,10 @@ class Curve:
 class Pair:
     """One curve against another. Without a shared range of diversity one can still be ahead in everything."""
 
-    first: str
-    second: str
+    first: Curve
+    second: Curve
     result: Dominance | None
-    winner: str | None = None
+    winner: Curve | None = None
 
 
 @dataclass(frozen=True)
@@ -158,36 +167,36 @@ class Comparison:
     @property
     def labels(self) -> tuple[str, str]:
         """What the two measures are called; a property by its own name."""
-        name = self.groups[0].curves[0].lines[0]["card"].get("property")
+        name = self.groups[0].curves[0].points[0].provenance.property
         diversity, quality = (measure.label for measure in self.axes.measures)
         quality += f" per {self.axes.per}" if self.axes.per else ""
         return diversity, f"mean {name} of the valid molecules" if self.axes.quality == "property" else quality
 
 
-def compare(lines: Sequence[Line], axes: Axes, draws: int = 500, pooled: bool = False) -> Comparison:
-    """Refuses points whose cards disagree in what must agree, naming the field.
+def compare(points: Sequence[Point], axes: Axes, draws: int = 500, pooled: bool = False) -> Comparison:
+    """Refuses points whose provenance differs in what must match, naming the field.
 
     Guided points of several temperatures are a curve for each temperature, or pooled into one of the best of all.
     """
-    lines = list({line["key"]: line for line in lines}.values())
     notes, usable = [], []
-    for line in lines:
-        missing = [name for name in (axes.diversity, axes.quality) if line["measures"].get(name) is None]
+    for point in {point.key: point for point in points}.values():
+        missing = [name for name in (axes.diversity, axes.quality) if point.measures.get(name) is None]
+        quality = point.measures.get(axes.quality)
         if missing:
-            notes.append(f"Left out: {_told(line['card'])} has no {missing[0]}.")
-        elif line["measures"][axes.quality] <= 0 and not axes.measures[1].additive:
-            notes.append(f"Left out: {_told(line['card'])} has a {axes.quality} of 0.")
+            notes.append(f"Left out: {_title(point.cell)} has no {missing[0]}.")
+        elif quality is not None and quality <= 0 and not axes.measures[1].additive:
+            notes.append(f"Left out: {_title(point.cell)} has a {axes.quality} of 0.")
         else:
-            usable.append(line)
+            usable.append(point)
     if not usable:
         raise UserError(
-            f"No point has both {axes.diversity} and {axes.quality} above 0; perplexity needs a --scorer, words need "
-            "--words, properties --molecules, and samples must not be empty."
+            f"No point has both {axes.diversity} and {axes.quality} above 0; perplexity needs --scorers, words need "
+            "--words, properties --property, and samples must not be empty."
         )
-    cards = [line["card"] for line in usable]
-    must_agree(cards, dict.fromkeys(field for measure in axes.measures for field in measure.agree))
-    for run in dict.fromkeys(card["run"] for card in cards):
-        must_agree([card for card in cards if card["run"] == run], ("checkpoint", "seed"))
+    made = [point.provenance for point in usable]
+    check_match(made, dict.fromkeys(field for measure in axes.measures for field in measure.must_match))
+    for run in dict.fromkeys(one.cell.run for one in made):
+        check_match([one for one in made if one.cell.run == run], ("checkpoint", "seed"))
     curves = _curves(usable, axes, draws, pooled)
     counts = sorted({curve.steps for curve in curves if not curve.steps_fixed}) or [curves[0].steps]
     some = [[curve for curve in curves if curve.steps_fixed or curve.steps == steps] for steps in counts]
@@ -199,8 +208,9 @@ def _pairs(curves: Sequence[Curve]) -> list[Pair]:
     pairs = []
     for index, a in enumerate(curves):
         for b in curves[index + 1 :]:
-            winner = a if wholly_ahead(a.points, b.points) else b if wholly_ahead(b.points, a.points) else None
-            pairs.append(Pair(a.label, b.label, dominance(a.points, b.points), winner.label if winner else None))
+            one, other = a.bootstrapped, b.bootstrapped
+            winner = a if wholly_ahead(one, other) else b if wholly_ahead(other, one) else None
+            pairs.append(Pair(a, b, dominance(one, other), winner))
     return pairs
 
 
@@ -208,70 +218,70 @@ def _rankings(curves: Sequence[Curve]) -> list[tuple[str, ...]] | None:
     """None if there are too many curves to try every order of."""
     if len(curves) > MOST_RANKED:
         return None
-    return rankings({curve.label: curve.points.cost.tolist() for curve in curves})
+    return rankings({curve.label: curve.bootstrapped.cost.tolist() for curve in curves})
 
 
-def _told(card: Mapping[str, Any]) -> str:
-    return f"{card['run']}, {card['steps']} steps, {moved_by(card)}"
+def _title(cell: Cell) -> str:
+    return f"{cell.run}, {cell.steps} steps, {moved_by(cell)}"
 
 
-def moved_by(card: Mapping[str, Any]) -> str:
+def moved_by(cell: Cell) -> str:
     """What moves a point along its curve: the temperature, or the weight of guidance if there is some."""
-    return f"weight {_place(card):g}" if card.get("guidance") else f"temperature {_place(card):g}"
+    return f"weight {_place(cell):g}" if cell.guidance else f"temperature {_place(cell):g}"
 
 
-def _curves(lines: Sequence[Line], axes: Axes, draws: int, pooled: bool) -> list[Curve]:
-    """In order of appearance. What a run was sampled with is named as far as its curves differ in it."""
-    grouped: dict[tuple[str, int, _Way], list[Line]] = {}
-    for line in lines:
-        card = line["card"]
-        grouped.setdefault((card["run"], card["steps"], _way(card, pooled)), []).append(line)
+def _curves(points: Sequence[Point], axes: Axes, draws: int, pooled: bool) -> list[Curve]:
+    """In order of appearance."""
+    grouped: dict[tuple[str, int, tuple[tuple[str, str], ...]], list[Point]] = {}
+    for point in points:
+        cell = point.cell
+        grouped.setdefault((cell.run, cell.steps, tuple(options_of(cell, pooled).items())), []).append(point)
     return [
         Curve(
-            _label(run, way, [other for one, _, other in grouped if one == run]),
+            run,
+            dict(options),
+            _label(run, options, [other for one, _, other in grouped if one == run]),
             steps,
-            some[0]["card"]["steps_fixed"],
-            sorted(some, key=lambda line: _place(line["card"])),
+            some[0].cell.steps_fixed,
+            sorted(some, key=lambda point: _place(point.cell)),
             axes,
             draws,
         )
-        for (run, steps, way), some in grouped.items()
+        for (run, steps, options), some in grouped.items()
     ]
 
 
-_Way = tuple[tuple[str, str], ...]  # what a curve was sampled with: names, and how they are told
+def options_of(cell: Cell, pooled: bool = False) -> dict[str, str]:
+    """What a cell is sampled with, but for steps and what moves along its curve; pooled, temperatures move too."""
+    options = dict(cell.options)
+    cuts = {"top_k": cell.top_k, "top_p": cell.top_p}
+    if cell.guidance is not None:
+        options["classifier"] = cell.guidance.classifier or "label"
+        cuts |= {} if pooled else {"temperature": cell.temperature}
+        cuts |= {"reveal": cell.guidance.reveal or None}
+    return options | {name: f"{value:g}" for name, value in cuts.items() if value is not None}
 
 
-def _way(card: Mapping[str, Any], pooled: bool) -> _Way:
-    """All but steps and what moves along the curve: the temperature, or the weight of guidance if there is some."""
-    cuts = {name: card[name] for name in ("top_k", "nucleus") if card[name] is not None}
-    guidance = card.get("guidance")
-    by = {}
-    if guidance:
-        cuts |= {} if pooled else {"temperature": card["temperature"]}
-        cuts |= {"reveal": guidance["reveal"]} if guidance["reveal"] else {}
-        by = {"by": f"{guidance['classifier'] or 'label'} {guidance['target']}"}
-    return tuple({**card["options"], **by, **{name: f"{name} {value:g}" for name, value in cuts.items()}}.items())
+def _label(run: str, options: Sequence[tuple[str, str]], others: Sequence[Sequence[tuple[str, str]]]) -> str:
+    """The run, and in brackets the options that not all of its curves share; numbers with their names."""
+    own = [one for one in options if any(one not in other for other in others)]
+    named = [f"{name} {value}" if name in _NUMBERS else value for name, value in own]
+    return f"{run} ({', '.join(named)})" if named else run
 
 
-def _label(run: str, way: _Way, ways: Sequence[_Way]) -> str:
-    """The run, and in brackets what not all of its curves share."""
-    told = ", ".join(text for name, text in way if any((name, text) not in other for other in ways))
-    return f"{run} ({told})" if told else run
+def _place(cell: Cell) -> float:
+    return float(cell.guidance.weight if cell.guidance else cell.temperature)
 
 
-def _place(card: Mapping[str, Any]) -> float:
-    return float(card["guidance"]["weight"] if card.get("guidance") else card["temperature"])
-
-
-def _agreement(lines: Sequence[Line]) -> list[str]:
+def _agreement(points: Sequence[Point]) -> list[str]:
     """Rank correlation of every further scorer's perplexities with the first one's."""
-    told = []
-    for name in dict.fromkeys(name for line in lines for name in line["measures"] if name.startswith("perplexity:")):
-        pairs = [(line["measures"].get("perplexity"), line["measures"].get(name)) for line in lines]
+    notes = []
+    for name in dict.fromkeys(name for point in points for name in point.measures if name.startswith("perplexity:")):
+        pairs = [(point.measures.get("perplexity"), point.measures.get(name)) for point in points]
         both = torch.tensor([pair for pair in pairs if None not in pair], dtype=torch.float64).reshape(-1, 2)
-        if len(both) > 1:
-            first = lines[0]["card"]["scorer"]["scorer"]
+        first = points[0].provenance.scorer
+        if len(both) > 1 and first is not None:
             value = rank_correlation(both[:, 0], both[:, 1])
-            told.append(f"Rank correlation of {first} and {name.partition(':')[2]} over the points: {value:.3f}.")
-    return told
+            other = name.partition(":")[2]
+            notes.append(f"Rank correlation of {first['scorer']} and {other} over the points: {value:.3f}.")
+    return notes

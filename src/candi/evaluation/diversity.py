@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from candi.errors import UserError
+from candi.base.errors import UserError
 
 
 def entropy(tokens: Int[Tensor, "N L"]) -> Float[Tensor, "N"]:

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from candi.errors import UserError
-from candi.model import Model
-from candi.rng import Rng, derive
+from candi.base.errors import UserError
+from candi.base.rng import Rng, fold_in
+from candi.model.model import Model
 
 _T_MIN = 1e-6  # the slice of the integral that is left out
 
@@ -32,18 +32,18 @@ class Likelihood:
 
 @torch.no_grad()
 def likelihood(
-    model: Model, sequences: NDArray[np.int64], *, times: int = 8, batch: int = 16, seed: int = 0
+    model: Model, sequences: NDArray[np.int64], *, times: int = 8, batch_size: int = 16, seed: int = 0
 ) -> Likelihood:
-    """E_t[loss] + boundary terms, with `times` stratified draws of t for each sequence."""
+    """E_t[loss] + endpoint terms, with `times` stratified draws of t for each sequence."""
     method = model.denoiser.method
     if not method.bound:
         raise UserError(
-            f"{model.config.method} has no likelihood bound: {method.unbounded}. Compare it by its samples instead."
+            f"{model.config.method} has no likelihood bound: {method.why_no_bound}. Compare it by its samples instead."
         )
-    if min(times, batch, len(sequences)) < 1:
+    if min(times, batch_size, len(sequences)) < 1:
         raise UserError("A likelihood needs at least 1 sequence, 1 time and a batch of 1.")
     times = 1 if method.causal else times
-    nats = np.concatenate(list(_nats(model, sequences, times, batch, seed)))
+    nats = np.concatenate(list(_nats(model, sequences, times, batch_size, seed)))
     if not np.isfinite(nats).all():
         raise UserError(
             f"The loss of {model.config.method} is not finite for all times; its weights or model are broken."
@@ -55,16 +55,16 @@ def likelihood(
 
 
 def _nats(
-    model: Model, sequences: NDArray[np.int64], times: int, batch: int, seed: int
+    model: Model, sequences: NDArray[np.int64], times: int, batch_size: int, seed: int
 ) -> Iterator[NDArray[np.float64]]:
     """-log p(x) or its bound for each sequence, a batch of them at a time."""
     method = model.denoiser.method
     share = 1.0 if method.causal else 1 - _T_MIN  # left to right there is no time to integrate over
-    for start in range(0, len(sequences), batch):
-        x0 = torch.from_numpy(sequences[start : start + batch]).to(model.device)
+    for start in range(0, len(sequences), batch_size):
+        x0 = torch.from_numpy(sequences[start : start + batch_size]).to(model.device)
         rows = range(start, start + len(x0))
-        rng = Rng.per_row((derive(seed, "likelihood", row) for row in rows), model.device)
-        total = method.boundary(model.denoiser, x0, rng).double().sum(-1)
+        rng = Rng.per_row((fold_in(seed, "likelihood", row) for row in rows), model.device)
+        total = method.endpoint_terms(model.denoiser, x0, rng).double().sum(-1)
         for stratum in range(times):
             t = _T_MIN + (1 - _T_MIN) * (stratum + rng.uniform(len(x0), dtype=torch.float64)) / times
             state = method.corrupt(x0, t, rng)

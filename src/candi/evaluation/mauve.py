@@ -9,8 +9,8 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
+from candi.base.errors import UserError
 from candi.data.corpus import Corpus
-from candi.errors import UserError
 from candi.evaluation.scorers import CausalScorer, Scorer
 
 

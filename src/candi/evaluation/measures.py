@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from candi.errors import unknown
+from candi.base.errors import unknown
 
 Columns = Mapping[str, Sequence[float] | NDArray[np.float64]]  # one number for each sample
 
@@ -18,29 +18,33 @@ Columns = Mapping[str, Sequence[float] | NDArray[np.float64]]  # one number for 
 class Measure:
     """A number of a point.
 
-    above / below: columns whose sums over samples it is the ratio of (the mean of `above` without `below`); a measure
-    without columns belongs to all samples together (how many words are distinct, say). `agree`: fields of the cards
-    without which two values of it mean different things.
+    It is the ratio of the sums of two columns over the samples (the mean of the numerator without a denominator). A
+    measure without columns belongs to all samples together (how many words are distinct, say). `must_match`: fields of
+    the provenance that two values must share to mean the same.
     """
 
     label: str
     higher_is_better: bool
     diversity: bool
-    above: str | None = None
-    below: str | None = None
+    numerator: str | None = None
+    denominator: str | None = None
     exponential: bool = False
     additive: bool = False  # compared by difference, not by ratio: it may be 0 or below
-    agree: tuple[str, ...] = ()
+    must_match: tuple[str, ...] = ()
 
     def of(self, columns: Columns) -> float:
         """Of all samples; nan where there is nothing to divide by."""
-        return float(self.again(columns, np.arange(len(columns[self.above or ""]))[None])[0])
+        return float(self.bootstrap(columns, np.arange(len(columns[self.numerator or ""]))[None])[0])
 
-    def again(self, columns: Columns, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of chosen samples, some of them more than once; a row of numbers for each value [R, N]."""
-        assert self.above is not None
-        numbers = np.asarray(columns[self.above], dtype=np.float64)
-        weights = np.ones_like(numbers) if self.below is None else np.asarray(columns[self.below], dtype=np.float64)
+    def bootstrap(self, columns: Columns, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Of samples drawn with replacement: a value for each row of numbers in `chosen` [R, N]."""
+        assert self.numerator is not None
+        numbers = np.asarray(columns[self.numerator], dtype=np.float64)
+        weights = (
+            np.ones_like(numbers)
+            if self.denominator is None
+            else np.asarray(columns[self.denominator], dtype=np.float64)
+        )
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = numbers[chosen].sum(-1) / weights[chosen].sum(-1)
             return np.exp(ratio) if self.exponential else ratio
@@ -49,27 +53,37 @@ class Measure:
 _TOKENS = ("tokenizer", "length", "n", "ema", "precision", "draws")
 _TEXT = ("n", "ema", "precision", "draws", "characters")
 MEASURES = {
-    "entropy": Measure("entropy of a sample (nats)", True, True, above="entropy", agree=_TOKENS),
-    "word_entropy": Measure("entropy of a sample's words (nats)", True, True, above="word_entropy", agree=_TEXT),
-    "distinct_2": Measure("distinct pairs of tokens", True, True, agree=_TOKENS),
-    "compression": Measure("size after compression", True, True, agree=(*_TEXT, "length")),
-    "unique_words": Measure("unique words", True, True, agree=(*_TEXT, "length", "words")),
-    "perplexity": Measure(
-        "generative perplexity", False, False, above="nats", below="tokens", exponential=True, agree=(*_TEXT, "scorer")
+    "entropy": Measure("entropy of a sample (nats)", True, True, numerator="entropy", must_match=_TOKENS),
+    "word_entropy": Measure(
+        "entropy of a sample's words (nats)", True, True, numerator="word_entropy", must_match=_TEXT
     ),
-    "mauve": Measure("MAUVE", True, False, agree=(*_TEXT, "mauve")),
-    "unique_molecules": Measure("unique valid molecules", True, True, agree=(*_TEXT, "length")),
-    "valid_molecules": Measure("valid molecules", True, False, above="is_molecule", agree=(*_TEXT, "length")),
+    "distinct_2": Measure("distinct pairs of tokens", True, True, must_match=_TOKENS),
+    "compression": Measure("size after compression", True, True, must_match=(*_TEXT, "length")),
+    "unique_words": Measure("unique words", True, True, must_match=(*_TEXT, "length", "words")),
+    "perplexity": Measure(
+        "generative perplexity",
+        False,
+        False,
+        numerator="nats",
+        denominator="tokens",
+        exponential=True,
+        must_match=(*_TEXT, "scorer"),
+    ),
+    "mauve": Measure("MAUVE", True, False, must_match=(*_TEXT, "mauve")),
+    "unique_molecules": Measure("unique valid molecules", True, True, must_match=(*_TEXT, "length")),
+    "valid_molecules": Measure("valid molecules", True, False, numerator="is_molecule", must_match=(*_TEXT, "length")),
     "property": Measure(
         "mean property of the valid molecules",
         True,
         False,
-        above="property",
-        below="is_molecule",
+        numerator="property",
+        denominator="is_molecule",
         additive=True,
-        agree=(*_TEXT, "length", "property"),
+        must_match=(*_TEXT, "length", "property"),
     ),
-    "valid_words": Measure("valid words", True, False, above="known_words", below="all_words", agree=(*_TEXT, "words")),
+    "valid_words": Measure(
+        "valid words", True, False, numerator="known_words", denominator="all_words", must_match=(*_TEXT, "words")
+    ),
 }
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from candi.base.errors import unknown
 from candi.data.molecules import PROPERTIES, canonical, parse
-from candi.errors import unknown
 from candi.evaluation.words import Known
 
 

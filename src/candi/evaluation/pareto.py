@@ -12,7 +12,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from candi.errors import UserError
+from candi.base.errors import UserError
 
 Numbers = NDArray[np.float64]
 Line = tuple[Numbers, Numbers]
@@ -32,37 +32,43 @@ def front(diversity: Numbers, cost: Numbers) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Points:
-    """The points of one curve [P], and the same made from samples drawn again with replacement [R, P].
+class Bootstrapped:
+    """The points of one curve [P], and their bootstrap: the same from samples drawn with replacement [R, P].
 
-    `judged` is False where the cost belongs to all samples together and cannot be drawn again.
+    `resampled` is False where the cost belongs to all samples together and has no bootstrap.
     """
 
     diversity: Numbers
     cost: Numbers
-    diversity_again: Numbers
-    cost_again: Numbers
-    judged: bool = True
+    diversity_bootstrap: Numbers
+    cost_bootstrap: Numbers
+    resampled: bool = True
 
     @cached_property
-    def possible(self) -> "Points":
-        """Without the points that another one surely dominates: the lucky and the unlucky stay together."""
-        cost = _all_judged(self.cost_again)
-        more = self.diversity_again[:, :, None] < self.diversity_again[:, None]  # [R, P, P]: is the other more diverse
+    def not_dominated(self) -> "Bootstrapped":
+        """Without the points that another one surely dominates; chance alone removes none."""
+        cost = _with_empty_worst(self.cost_bootstrap)
+        more = (
+            self.diversity_bootstrap[:, :, None] < self.diversity_bootstrap[:, None]
+        )  # [R, P, P]: is the other more diverse
         better = cost[:, :, None] > cost[:, None]
         return self.only(~((more & better).mean(0) >= _SURE).any(-1))
 
-    def only(self, kept: NDArray[np.bool_]) -> "Points":
+    def only(self, kept: NDArray[np.bool_]) -> "Bootstrapped":
         """Some of the points; drawn again, they are the same samples."""
-        return Points(
-            self.diversity[kept], self.cost[kept], self.diversity_again[:, kept], self.cost_again[:, kept], self.judged
+        return Bootstrapped(
+            self.diversity[kept],
+            self.cost[kept],
+            self.diversity_bootstrap[:, kept],
+            self.cost_bootstrap[:, kept],
+            self.resampled,
         )
 
     @cached_property
     def lines(self) -> "list[Line]":
         """The curve of every draw; the weights are those of the points."""
         weights = self.weights
-        draws = zip(self.diversity_again, self.cost_again, strict=True)
+        draws = zip(self.diversity_bootstrap, self.cost_bootstrap, strict=True)
         return [_line(diversity, cost, weights) for diversity, cost in draws]
 
     @property
@@ -72,11 +78,11 @@ class Points:
         A mean over few samples is worth little; a spread that is smaller than that of most others is chance. What
         cannot be drawn again is worth the same everywhere.
         """
-        if not self.judged:
+        if not self.resampled:
             return np.ones_like(self.cost)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of a point that no draw has anything to say of
-            spread = np.nanvar(np.log(self.cost_again), axis=0)
+            spread = np.nanvar(np.log(self.cost_bootstrap), axis=0)
         known = spread[np.isfinite(spread)]
         usual = max(float(np.median(known)) if len(known) else 0.0, 1e-20)  # less is rounding
         return usual / np.nan_to_num(spread, nan=1e6 * usual).clip(min=usual)
@@ -140,19 +146,19 @@ class Band:
     high: Numbers
 
 
-def band(points: Points, count: int = 41) -> Band:
-    points = points.possible
+def band(points: Bootstrapped, count: int = 41) -> Band:
+    points = points.not_dominated
     grid = np.linspace(*points.span, count)
     curve = cost_at(points.diversity, points.cost, grid, points.weights)
-    if not points.judged:
+    if not points.resampled:
         return Band(grid, curve, np.full_like(grid, np.nan), np.full_like(grid, np.nan))
     if len(points.cost) == 1:  # drawn again it lies elsewhere; its own interval is all there is to say
-        low, high = np.nanpercentile(points.cost_again, [2.5, 97.5])
+        low, high = np.nanpercentile(points.cost_bootstrap, [2.5, 97.5])
         return Band(grid, curve, np.full_like(grid, low), np.full_like(grid, high))
-    return Band(grid, curve, *_percentiles(_again(points, grid)))
+    return Band(grid, curve, *_percentiles(_bootstrapped(points, grid)))
 
 
-def _again(points: Points, grid: Numbers, extended: bool = False) -> Numbers:
+def _bootstrapped(points: Bootstrapped, grid: Numbers, extended: bool = False) -> Numbers:
     """The curve of every draw [R, G]."""
     return np.stack([_read(line, grid, extended) for line in points.lines])
 
@@ -177,9 +183,9 @@ class Dominance:
     area: float
 
 
-def dominance(first: Points, second: Points, count: int = 101, extended: bool = False) -> Dominance | None:
+def dominance(first: Bootstrapped, second: Bootstrapped, count: int = 101, extended: bool = False) -> Dominance | None:
     """None where the two share no range of diversity. Extended, both reach down to the lowest of either."""
-    first, second = first.possible, second.possible
+    first, second = first.not_dominated, second.not_dominated
     spans = first.span, second.span
     low, high = (min if extended else max)(span[0] for span in spans), min(span[1] for span in spans)
     if low >= high:
@@ -190,8 +196,8 @@ def dominance(first: Points, second: Points, count: int = 101, extended: bool = 
     area = float(np.nanmean(gap))
     lower = upper = np.full_like(grid, np.nan)
     interval = np.array([np.nan, np.nan])
-    if first.judged and second.judged:
-        gaps = np.log(_again(first, grid, extended)) - np.log(_again(second, grid, extended))
+    if first.resampled and second.resampled:
+        gaps = np.log(_bootstrapped(first, grid, extended)) - np.log(_bootstrapped(second, grid, extended))
         lower, upper = _percentiles(gaps)
         means = [np.nanmean(row) for row in gaps if np.isfinite(row).any()]  # some draws share nothing
         interval = np.percentile(means, [2.5, 97.5]) if means else interval
@@ -208,15 +214,15 @@ def dominance(first: Points, second: Points, count: int = 101, extended: bool = 
     )
 
 
-def wholly_ahead(first: Points, second: Points) -> bool:
+def wholly_ahead(first: Bootstrapped, second: Bootstrapped) -> bool:
     """Is some point of the first surely more diverse and better than every point of the second?"""
-    more = first.diversity_again >= second.diversity_again.max(-1, keepdims=True)
-    better = _all_judged(first.cost_again) < _all_judged(second.cost_again).min(-1, keepdims=True)
+    more = first.diversity_bootstrap >= second.diversity_bootstrap.max(-1, keepdims=True)
+    better = _with_empty_worst(first.cost_bootstrap) < _with_empty_worst(second.cost_bootstrap).min(-1, keepdims=True)
     return bool((more & better).any(-1).mean() >= _SURE)
 
 
-def _all_judged(cost: Numbers) -> Numbers:
-    """A draw that has left nothing to judge is worse than anything."""
+def _with_empty_worst(cost: Numbers) -> Numbers:
+    """A draw without any sample to measure is worse than anything."""
     return np.nan_to_num(cost, nan=np.inf)
 
 
@@ -235,10 +241,10 @@ def rankings(points: dict[str, Sequence[float]]) -> list[tuple[str, ...]]:
     """
     if len(points) > MOST_RANKED:
         raise UserError(f"At most {MOST_RANKED} runs can be put in every order, not {len(points)}.")
-    return sorted(order for order in permutations(points) if _possible([points[name] for name in order]))
+    return sorted(order for order in permutations(points) if _can_rise([points[name] for name in order]))
 
 
-def _possible(qualities: Sequence[Sequence[float]]) -> bool:
+def _can_rise(qualities: Sequence[Sequence[float]]) -> bool:
     """Can one number of each be chosen so that they rise? The smallest that is still larger leaves most to the next."""
     last = -np.inf
     for some in qualities:

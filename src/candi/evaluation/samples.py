@@ -1,4 +1,4 @@
-"""The samples of one point, and their file."""
+"""The samples of one cell of a sweep, and their file."""
 
 import json
 import time
@@ -9,32 +9,40 @@ from typing import Any
 
 import torch
 
-from candi.errors import UserError
-from candi.evaluation.card import Point, card
+from candi.base.errors import UserError
+from candi.base.files import write_text
+from candi.diffusion.guidance import Guidance
 from candi.evaluation.diversity import distinct, entropy
-from candi.files import write_text
-from candi.guidance import Guidance
-from candi.model import Model
+from candi.evaluation.provenance import Cell, Provenance
+from candi.model.model import Model
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Texts with their card, and what only the tokens tell."""
+    """Texts with their provenance, and what only the tokens tell."""
 
-    card: dict[str, Any]
+    provenance: Provenance
     texts: Sequence[str]
     entropy: Sequence[float]
     distinct_2: float
     seconds: float | None = None  # that one of them took
     shared: int = 1  # commands that used the device meanwhile
 
+    def to_json(self) -> dict[str, Any]:
+        return vars(self) | {"provenance": self.provenance.to_json()}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Samples":
+        made = values.pop("provenance") if "provenance" in values else values.pop("card")  # as 0.1 called it
+        return cls(Provenance.from_json(made), **values)
+
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps(vars(self), ensure_ascii=False) + "\n")
+        write_text(path, json.dumps(self.to_json(), ensure_ascii=False) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Samples":
-        return cls(**read_record(path))
+        return cls.from_json(read_record(path))
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -46,39 +54,36 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def make(
-    model: Model, point: Point, batch: int, compile: bool = False, guide: Guidance | None = None,
+    model: Model, cell: Cell, batch_size: int, compile: bool = False, guide: Guidance | None = None,
     advance: Callable[[int], None] = lambda evaluations: None, shared: int = 1,
 ) -> Samples:  # fmt: skip
-    """`advance` is told of evaluations of the network, each for one sample."""
+    """The samples of a cell. `advance` gets the number of evaluations of the network, each for one sample."""
     start, rows = time.monotonic(), []
-    for first in range(0, point.n, batch):
-        count = min(batch, point.n - first)
-        options: dict[str, Any] = {**point.options, **_asked(point)}
-        states = model.walk(
-            count, length=point.length, steps=point.steps, temperature=point.temperature, top_k=point.top_k,
-            nucleus=point.nucleus, seed=point.seed, first=first, precision=point.precision, compile=compile,
-            guide=guide,
+    for first in range(0, cell.n, batch_size):
+        count = min(batch_size, cell.n - first)
+        options: dict[str, Any] = {**cell.options, **_label(cell)}
+        trajectory = model.trajectory(
+            count, length=cell.length, steps=cell.steps, temperature=cell.temperature, top_k=cell.top_k,
+            top_p=cell.top_p, seed=cell.seed, first=first, precision=cell.precision, compile=compile, guide=guide,
             **options,
         )  # fmt: skip
-        state = next(states)  # the noise itself
-        while (later := next(states, None)) is not None:
-            state = later
-            advance(count)
-        rows.append(model.denoiser.method.decode(state).cpu())
+        for step, one in enumerate(trajectory):  # noqa: B007 - the last one counts
+            advance(count if step else 0)  # the first state is the noise itself
+        rows.append(model.denoiser.method.decode(one.state).cpu())
     tokens = torch.cat(rows)
     listed = tokens.tolist()
     return Samples(
-        card(point, model, batch),
+        Provenance.of(cell, model, batch_size),
         [model.tokenizer.decode(row) for row in listed],
         [round(value, 6) for value in entropy(tokens).tolist()],
         distinct(listed, 2),
-        round((time.monotonic() - start) / point.n, 6),
+        round((time.monotonic() - start) / cell.n, 6),
         shared,
     )
 
 
-def _asked(point: Point) -> dict[str, Any]:
-    """What a run that knows labels is asked for."""
-    if point.guidance is None or point.guidance["classifier"] is not None:
+def _label(cell: Cell) -> dict[str, Any]:
+    """The label that a run which was trained with labels is conditioned on."""
+    if cell.guidance is None or cell.guidance.classifier is not None:
         return {}
-    return {"label": point.guidance["target"], "label_weight": point.guidance["weight"]}
+    return {"label": cell.guidance.target, "label_weight": cell.guidance.weight}

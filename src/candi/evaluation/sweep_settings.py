@@ -1,4 +1,4 @@
-"""What is swept and how it is measured; whatever can be told to be wrong with it before a run is looked at."""
+"""What is swept and how it is measured, checked before a run is looked at."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,27 +6,28 @@ from pathlib import Path
 
 import torch
 
+from candi.base.errors import UserError, unknown
+from candi.base.machine import device_named
 from candi.data.molecules import PROPERTIES, need_rdkit
-from candi.errors import UserError, unknown
-from candi.loading import device_named
-from candi.model import PRECISIONS
+from candi.evaluation.run_handle import RunHandle, check_names
+from candi.model.model import PRECISIONS
 
 
 @dataclass(frozen=True)
 class SweepSettings:
     """What is swept, and how it is measured."""
 
-    runs: Sequence[str]
+    runs: Sequence[RunHandle]
     out: Path
     steps: Sequence[int] = (8, 16, 32, 64)
     temperatures: Sequence[float] = (1.0,)
     options: Mapping[str, Sequence[str]] = field(default_factory=dict)
     top_k: int | None = None
-    nucleus: float | None = None
+    top_p: float | None = None
     length: int | None = None
     n: int = 128
     seed: int = 0
-    batch: int | None = None
+    batch_size: int | None = None
     device: str = "auto"
     workers: int | None = None
     precision: str = "auto"
@@ -37,18 +38,21 @@ class SweepSettings:
     words_field: str = "text"
     mauve: str | None = None
     letters: bool = True
-    characters: int | None = None  # of each text that are judged, for runs of different tokenizers
-    molecules: str | None = None
+    characters: int | None = None  # of each text that are scored, for runs of different tokenizers
+    measured_property: str | None = None  # of molecules
     classifiers: Sequence[str] = ()
     target: int = 1
     weights: Sequence[float] = (1.0,)
     reveal: float = 0.0
-    label: int | None = None  # asked of runs that know labels; the weights then say how far beyond it
+    class_label: int | None = (
+        None  # the label for runs that were trained with labels; the weights are then those of CFG
+    )
     shared: int = 1  # commands that use the device at the same time, for whoever reads how long samples took
 
     def __post_init__(self) -> None:
         if not self.runs:
             raise UserError("A sweep needs at least one run: candi frontier RUN [RUN ...].")
+        check_names(self.runs)
         if not self.steps or min(self.steps) < 1:
             raise UserError("A sweep needs --steps of at least 1, for example 8,16,32,64.")
         if not self.temperatures or not all(0 < t < float("inf") for t in self.temperatures):
@@ -63,22 +67,22 @@ class SweepSettings:
             raise unknown("precision", self.precision, PRECISIONS)
         if self.n < 2:
             raise UserError(f"A point needs at least 2 samples for its band, not {self.n}.")
-        if self.batch is not None and self.batch < 1:
-            raise UserError(f"--batch must be at least 1, not {self.batch}.")
-        if self.molecules is not None:
+        if self.batch_size is not None and self.batch_size < 1:
+            raise UserError(f"--batch-size must be at least 1, not {self.batch_size}.")
+        if self.measured_property is not None:
             need_rdkit("Measuring molecules")
-            if self.molecules not in PROPERTIES:
-                raise unknown("property", self.molecules, PROPERTIES)
+            if self.measured_property not in PROPERTIES:
+                raise unknown("property", self.measured_property, PROPERTIES)
         named = [Path(scorer).name for scorer in self.scorers]
         if len(set(named)) < len(named):
             raise UserError(f"Two scorers have the same name ({', '.join(named)}); rename one of them.")
         if self.mauve is not None and not self.scorers:
-            raise UserError("--mauve needs a --scorer, whose features it compares.")
+            raise UserError("--mauve needs --scorers, whose features it compares.")
         if self.workers is not None and self.workers < 1:
             raise UserError(f"--workers must be at least 1, not {self.workers}.")
 
     @property
-    def resolved(self) -> str:
+    def sampling_precision(self) -> str:
         """The precision that auto means here."""
         kind = device_named(self.device).type
         return self.precision if self.precision != "auto" else "bf16" if kind == "cuda" else "float32"

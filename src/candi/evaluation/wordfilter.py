@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from candi.errors import UserError
+from candi.base.errors import UserError
 
 
 class WordFilter:

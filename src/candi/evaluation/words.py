@@ -7,10 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from candi.base.errors import UserError
 from candi.data.corpus import Corpus
-from candi.errors import UserError
 from candi.evaluation.wordfilter import WordFilter
-from candi.shipped import WORDS, shipped
 
 Known = frozenset[str] | WordFilter
 
@@ -47,10 +46,9 @@ def _digest(known: Known) -> str:
 
 
 def word_list(source: str, letters: bool = True, field: str = "text") -> WordList:
-    """The words of a text (of a table's column), or those of the data of a model that ships, by its name."""
-    filters = {name: folder / WORDS for name, folder in shipped().items() if (folder / WORDS).exists()}
-    if source in filters and not Path(source).exists():
-        return WordList(WordFilter.read(filters[source]), letters)
+    """The words of a text (of a table's column), or those of a word filter, FILE.bloom."""
+    if source.endswith(".bloom"):
+        return WordList(WordFilter.read(Path(source)), letters)
     return WordList(words_of(Corpus(source, field)), letters)
 
 
@@ -78,14 +76,14 @@ def _words_of(corpus: Corpus, fingerprint: str) -> frozenset[str]:
 
 def words(samples: Sequence[str], known: Known, letters: bool = True) -> Words:
     """valid: words that are known; unique: distinct words. Both over all words, so repeating lowers the second."""
-    valid, count = (sum(column) for column in counted(samples, known, letters))
+    valid, count = (sum(column) for column in count_words(samples, known, letters))
     if not count:
         return Words(float("nan"), float("nan"), 0, letters)
     different = {word for sample in samples for word in _words(sample, letters)}
     return Words(valid / count, len(different) / count, count, letters)
 
 
-def counted(samples: Sequence[str], known: Known, letters: bool = True) -> tuple[list[int], list[int]]:
+def count_words(samples: Sequence[str], known: Known, letters: bool = True) -> tuple[list[int], list[int]]:
     """Of each sample, how many words are known and how many there are."""
     if not known:
         raise UserError("The list of known words is empty; make it from a text with words in it.")

@@ -1,1 +1,1 @@
-"""Networks: the trunk, the lazy prediction, the denoiser that joins them, and the exact one."""
+"""Networks: trunks and their registry, the head, the denoiser that joins them to a method, the exact posterior."""

@@ -6,16 +6,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from candi.errors import UserError
-from candi.guidance.base import LogProbability
-from candi.nets.transformer import Transformer, TrunkSettings
-from candi.types import Hidden, Times
+from candi.base.errors import UserError
+from candi.base.types import Hidden, Times
+from candi.diffusion.guidance.base import LogProbability
+from candi.nets.dit import DiT, DiTSettings
 
 
 class Recurrent(nn.Module):
     """Gated recurrent units in both directions."""
 
-    def __init__(self, trunk: TrunkSettings) -> None:
+    def __init__(self, trunk: DiTSettings) -> None:
         super().__init__()
         self.cells = nn.GRU(trunk.width, trunk.width // 2, trunk.blocks, batch_first=True, bidirectional=True)
 
@@ -37,8 +37,8 @@ class Bag(nn.Module):
         return vectors
 
 
-READERS: dict[str, Callable[[TrunkSettings], nn.Module]] = {
-    "transformer": Transformer,
+READERS: dict[str, Callable[[DiTSettings], nn.Module]] = {
+    "transformer": DiT,
     "recurrent": Recurrent,
     "bag": lambda trunk: Bag(),
 }
@@ -48,22 +48,22 @@ class Classifier(nn.Module):
     """log p(y | x) for inputs [B, L, S] that are differentiable: rows of S symbols, one-hot or near it.
 
     The mean is taken over real positions: those that do not show `pad`. With noise nobody knows which they are, and
-    it is taken over all. One that reads clean inputs alone was never told a time, and is told none.
+    it is taken over all. A classifier of clean inputs gets no time.
     """
 
     def __init__(
-        self, symbols: int, trunk: TrunkSettings, classes: int = 2, pad: int | None = None, timed: bool = True,
+        self, symbols: int, trunk: DiTSettings, classes: int = 2, pad: int | None = None, time_conditioned: bool = True,
         kind: str = "transformer",
     ) -> None:  # fmt: skip
         super().__init__()
-        self.pad, self.symbols, self.timed, self.classes = pad, symbols, timed, classes
+        self.pad, self.symbols, self.time_conditioned, self.classes = pad, symbols, time_conditioned, classes
         self.vectors = nn.Parameter(torch.randn(symbols, trunk.width) / trunk.width**0.5)
         self.trunk = READERS[kind](trunk)
         self.out = nn.Linear(trunk.width, classes)
 
     def forward(self, inputs: Float[Tensor, "B L S"], t: Times) -> Float[Tensor, "B C"]:
-        clock = t.to(self.vectors.dtype) if self.timed else torch.zeros_like(t, dtype=self.vectors.dtype)
-        features = self.trunk(inputs.to(self.vectors.dtype) @ self.vectors, clock)
+        time = t.to(self.vectors.dtype) if self.time_conditioned else torch.zeros_like(t, dtype=self.vectors.dtype)
+        features = self.trunk(inputs.to(self.vectors.dtype) @ self.vectors, time)
         real = torch.ones_like(inputs[..., :1]) if self.pad is None else (inputs.argmax(-1) != self.pad)[..., None]
         pooled = (features * real).sum(1) / real.sum(1).clamp(min=1)
         log_probs: Tensor = torch.log_softmax(self.out(pooled), -1)

@@ -5,10 +5,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from candi.methods.base import Method
-from candi.nets.head import Mapped
-from candi.nets.prediction import Prediction
-from candi.state import State
+from candi.diffusion.methods.base import Method
+from candi.diffusion.prediction import Prediction
+from candi.diffusion.state import State
 
 
 class IdealDenoiser(nn.Module):
@@ -36,4 +35,4 @@ class IdealDenoiser(nn.Module):
         if self.method.leave_one_out:
             # p(x0_i | z without i) ~ p(x0_i | z) / q(z_i | x0_i)
             log_probs = log_probs - by_token
-        return Prediction(log_probs, Mapped(lambda rows: rows), self.vocab_size, ~state.known)
+        return Prediction.from_logits(log_probs, ~state.known)

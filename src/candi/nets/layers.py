@@ -1,38 +1,11 @@
 """The parts of a diffusion transformer."""
 
-import math
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from candi.types import Hidden, Times
-
-
-class Clock(nn.Module):
-    """A number per sequence (-log alpha or log sigma, -5 to 7) as a vector [B, C]: sines of it, then two layers."""
-
-    frequencies: Tensor
-
-    def __init__(self, conditioning: int, waves: int = 64) -> None:
-        super().__init__()
-        spread = torch.linspace(math.log(0.25), math.log(64.0), waves)  # periods from 25 down to 0.1
-        self.register_buffer("frequencies", spread.exp(), persistent=False)
-        self.mlp = nn.Sequential(nn.Linear(2 * waves, conditioning), nn.SiLU(), nn.Linear(conditioning, conditioning))
-
-    def quiet(self) -> "Clock":
-        """Says 0 until it has learned to say more."""
-        last = self.mlp[-1]
-        assert isinstance(last, nn.Linear)
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
-        return self
-
-    def forward(self, clock: Times) -> Float[Tensor, "B C"]:
-        angle = clock[:, None] * self.frequencies
-        conditioning: Tensor = self.mlp(torch.cat([angle.cos(), angle.sin()], dim=-1).to(clock.dtype))
-        return conditioning
+from candi.base.types import Hidden
 
 
 def modulate(hidden: Hidden, shift: Float[Tensor, "B 1 D"], scale: Float[Tensor, "B 1 D"]) -> Hidden:
@@ -54,8 +27,8 @@ def rotate(x: Float[Tensor, "B H L E"], angles: Float[Tensor, "2 L half"]) -> Fl
     return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 
 
-class Memory:
-    """What one block has read in a causal walk: keys, values, and the last inputs of its convolution."""
+class BlockCache:
+    """What one block has read in a causal trajectory: keys, values, and the last inputs of its convolution."""
 
     def __init__(self) -> None:
         self.keys: Tensor | None = None
@@ -72,6 +45,17 @@ class Memory:
         return self.keys, self.values
 
 
+class KVCache:
+    """The keys and values that all blocks keep."""
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = [BlockCache() for _ in range(blocks)]
+
+    @property
+    def length(self) -> int:
+        return self.blocks[0].length
+
+
 class Attention(nn.Module):
     def __init__(self, width: int, heads: int, causal: bool) -> None:
         super().__init__()
@@ -79,22 +63,22 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
-    def forward(self, hidden: Hidden, angles: Float[Tensor, "2 L half"], memory: Memory | None = None) -> Hidden:
+    def forward(self, hidden: Hidden, angles: Float[Tensor, "2 L half"], cache: BlockCache | None = None) -> Hidden:
         batch, length, width = hidden.shape
         q, k, v = self.qkv(hidden).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         q, k = rotate(q, angles), rotate(k, angles)
         mask = None
-        if memory is not None and memory.length:
-            # new positions see all that was read and, of the new, themselves and those before
-            mask = torch.ones(length, memory.length + length, dtype=torch.bool, device=q.device).tril(memory.length)
-        if memory is not None:
-            k, v = memory.extend(k, v)
+        if cache is not None and cache.length:
+            # new positions see all that was read and, of the new ones, themselves and those before
+            mask = torch.ones(length, cache.length + length, dtype=torch.bool, device=q.device).tril(cache.length)
+        if cache is not None:
+            k, v = cache.extend(k, v)
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.causal and mask is None)
         out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         return out
 
 
-class Neighbours(nn.Module):
+class ShortConv(nn.Module):
     """A short depthwise convolution over positions: spelling is learned long before attention has found it."""
 
     def __init__(self, width: int, reach: int, causal: bool) -> None:
@@ -102,13 +86,13 @@ class Neighbours(nn.Module):
         self.reach, self.causal = reach, causal
         self.weight = nn.Parameter(torch.empty(width, 1, reach).uniform_(-1, 1) / reach**0.5)
 
-    def forward(self, hidden: Hidden, memory: Memory | None = None) -> Hidden:
+    def forward(self, hidden: Hidden, cache: BlockCache | None = None) -> Hidden:
         left = self.reach - 1 if self.causal else self.reach // 2
         padded = F.pad(hidden.transpose(1, 2), (left, self.reach - 1 - left))
-        if memory is not None:
-            if memory.inputs is not None:
-                padded[..., :left] = memory.inputs
-            memory.inputs = padded[..., padded.shape[-1] - left :]
+        if cache is not None:
+            if cache.inputs is not None:
+                padded[..., :left] = cache.inputs
+            cache.inputs = padded[..., padded.shape[-1] - left :]
         if padded.is_cuda:  # sums of shifted copies, which a compiler joins; cuDNN's depthwise kernels are slow
             length = hidden.shape[1]
             shifted = [self.weight[:, :, k] * padded[..., k : k + length] for k in range(self.reach)]
@@ -137,14 +121,14 @@ class MLP(nn.Sequential):
 
 
 class Block(nn.Module):
-    """h + gate * attention(adaLN h), then h + gate * mlp(adaLN h). Gates start at 0: the block starts as identity,
-    but for the convolution over neighbours if there is one."""
+    """h + gate * attention(adaLN h), then h + gate * mlp(adaLN h). Gates start at 0: the block starts as the identity,
+    but for its short convolution if it has one."""
 
     def __init__(
         self, width: int, heads: int, conditioning: int, dropout: float, convolution: int, causal: bool
     ) -> None:
         super().__init__()
-        self.neighbours = Neighbours(width, convolution, causal) if convolution else None
+        self.short_conv = ShortConv(width, convolution, causal) if convolution else None
         self.attention = Attention(width, heads, causal)
         self.mlp = MLP(width)
         self.adaptive = nn.Linear(conditioning, 6 * width)
@@ -157,11 +141,11 @@ class Block(nn.Module):
         hidden: Hidden,
         conditioning: Float[Tensor, "B C"],
         angles: Float[Tensor, "2 L half"],
-        memory: Memory | None = None,
+        cache: BlockCache | None = None,
     ) -> Hidden:
-        if self.neighbours is not None:
-            hidden = hidden + self.neighbours(F.layer_norm(hidden, hidden.shape[-1:]), memory)
+        if self.short_conv is not None:
+            hidden = hidden + self.short_conv(F.layer_norm(hidden, hidden.shape[-1:]), cache)
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = self.adaptive(conditioning)[:, None].chunk(6, dim=-1)
-        attended = self.attention(modulate(hidden, shift_a, scale_a), angles, memory)
+        attended = self.attention(modulate(hidden, shift_a, scale_a), angles, cache)
         hidden = hidden + gate_a * self.dropout(attended)
         return hidden + gate_m * self.dropout(self.mlp(modulate(hidden, shift_m, scale_m)))

@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from candi.diffusion.readout import wide
+
 _TRITON = importlib.util.find_spec("triton") is not None
 _EVEN = 64  # columns: tensor cores read rows of 16 bytes, and GPT-2's 50,257 columns would not be
 
@@ -49,20 +51,11 @@ def product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
 def softmax(logits: Tensor, scale: float) -> Tensor:
     """softmax(logits scale), perhaps in the place of the logits."""
     if fused(logits):
-        from candi.nets import kernels
+        from candi.nets.triton import launch
 
-        kernels.softmax_(logits, scale)
+        launch.softmax_(logits, scale)
         return logits
     return torch.softmax(logits if scale == 1 else logits * scale, -1)
-
-
-def wide(logits: Tensor) -> Tensor:
-    """In float32 at least: sums over V are too coarse in bf16."""
-    return logits.to(_wide(logits.dtype))
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
 
 
 class _LinearNLL(torch.autograd.Function):
@@ -81,9 +74,9 @@ class _LinearNLL(torch.autograd.Function):
         x, (w, b) = rows.to(dtype), aligned(weight.to(dtype), bias.to(dtype))
         ctx.parts, ctx.size, ctx.dtypes = parts, len(weight), (rows.dtype, weight.dtype, bias.dtype)
         if fused(x):
-            from candi.nets import kernels
+            from candi.nets.triton import launch
 
-            normaliser = kernels.sums(x, w, b).normaliser()
+            normaliser = launch.sums(x, w, b).normaliser()
             losses = normaliser - ((x.float() * w[targets].float()).sum(-1) + b[targets])
         else:
             normaliser, losses = _by_part(x, w, b, targets, parts)
@@ -115,7 +108,7 @@ class _LinearNLL(torch.autograd.Function):
 
 def _by_part(x: Tensor, w: Tensor, b: Tensor, targets: Tensor, parts: Sequence[slice]) -> tuple[Tensor, Tensor]:
     """Normalisers and losses."""
-    normaliser = x.new_empty(len(x), dtype=_wide(x.dtype))
+    normaliser = x.new_empty(len(x), dtype=torch.promote_types(x.dtype, torch.float32))
     losses = torch.empty_like(normaliser)
     for part in parts:
         logits = wide(_linear(x[part], w, b))
@@ -130,9 +123,9 @@ def _by_part(x: Tensor, w: Tensor, b: Tensor, targets: Tensor, parts: Sequence[s
 def _slope(logits: Tensor, normaliser: Tensor, targets: Tensor, upstream: Tensor) -> Tensor:
     """(softmax - onehot(target)) upstream, in the place of the logits."""
     if fused(logits):
-        from candi.nets import kernels
+        from candi.nets.triton import launch
 
-        kernels.slope_(logits, normaliser, targets, upstream)
+        launch.slope_(logits, normaliser, targets, upstream)
         return logits
     slope = wide(logits).sub_(normaliser[:, None]).exp_()
     slope.scatter_add_(-1, targets[:, None], slope.new_full((len(slope), 1), -1.0))

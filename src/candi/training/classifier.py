@@ -1,124 +1,179 @@
-"""Training a classifier on clean molecules, or on what a method's noise makes of them."""
+"""Training a classifier on clean molecules, or on what a method's noise makes of them: by the same loop as a model."""
 
 import dataclasses
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor
 from torch.nn import functional as F
 
-from candi.classifiers import QUALITY, ClassifierConfig, Quality
+from candi.base.errors import UserError, unknown
+from candi.base.files import write_text
+from candi.base.rng import Rng
+from candi.base.tensors import write_tensors
+from candi.base.types import Labels, Tokens
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
 from candi.data.labels import Label
 from candi.data.rows import Rows, load_documents
 from candi.data.tokenizer import Tokenizer
-from candi.errors import UserError, unknown
-from candi.files import write_text
-from candi.loading import device_named, load
-from candi.methods.base import Method
-from candi.model import CONFIG, TOKENIZER, WEIGHTS
-from candi.nets.classifier import READERS
-from candi.nets.transformer import TrunkSettings
-from candi.rng import Rng, derive
-from candi.tensors import read_tensors, write_tensors
-from candi.training import checkpoint
-from candi.training.display import Display
-from candi.training.interrupt import graceful
+from candi.diffusion.methods.base import Method
+from candi.model.checkpoint import step_of
+from candi.model.classifiers import QUALITY, ClassifierConfig, Quality
+from candi.model.files import CONFIG, TOKENIZER, WEIGHTS, read_weights
+from candi.model.model import Model
+from candi.nets.classifier import READERS, Classifier
+from candi.nets.dit import DiTSettings
+from candi.training.devices import connect
+from candi.training.fit import claimed, disk_errors
+from candi.training.loop import Loop
+from candi.training.objective import Objective, RowNumbers
+from candi.training.run import Run, RunRecord
+from candi.training.settings import FitSettings
 
-_TRAINING = "training.safetensors"
+SMALL = DiTSettings(width=128, blocks=3, heads=4, conditioning=64)  # the transformer of a classifier by default
+_HELD_OUT = 4096  # molecules, at most, that the quality is measured on
 
 
-@dataclass(frozen=True)
-class ClassifierSettings:
+@dataclass(frozen=True, kw_only=True)
+class ClassifierSettings(FitSettings):
     """A classifier for a run.
 
     Args:
         run: The run whose tokenizer, length and (with --noisy) noise it reads.
         data: Molecules, of any kind that candi train takes.
         label: A property and a rule: qed:top, rings>=2, or COLUMN>=0.5.
-        out: Folder of the classifier. The same command again continues it.
         kind: transformer, recurrent, or bag: how often each token occurs, in no order.
         noisy: Learn to read the run's noise, as discrete guidance needs it; by default clean molecules alone.
         text_field: Column with the molecules in tables.
         cache: Folder for tokenized data; by default under the user's cache folder.
-        steps: Optimizer steps.
-        batch: Molecules in a step.
-        learning_rate: Of AdamW, after a warm-up of 100 steps.
-        seed: Decides the weights at the start, the order of the data and all noise.
-        valid_fraction: Share of the molecules kept for validation.
-        checkpoint_every: Steps between checkpoints.
+        valid_fraction: Fraction of the molecules kept for validation.
         skip_bad: Leave out molecules that are too long or cannot be read, instead of refusing them.
-        device: auto, cpu or cuda.
-        model: The transformer.
+        model: The transformer; its width and blocks are those of the other kinds too.
     """
 
     run: str
     data: str
     label: str
-    out: Path
     kind: Literal["transformer", "recurrent", "bag"] = "transformer"
     noisy: bool = False
     text_field: str = "text"
     cache: Path | None = None
-    steps: int = 2000
-    batch: int = 128
-    learning_rate: float = 1e-3
-    seed: int = 0
     valid_fraction: float = 0.05
-    checkpoint_every: int = 500
     skip_bad: bool = False
-    device: str = "auto"
-    model: TrunkSettings = field(default_factory=lambda: TrunkSettings(width=128, blocks=3, heads=4, conditioning=64))
+    steps: int = 2000
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    warmup: int = 100
+    ema: float = 0.0
+    keep: int = 1
+    sample_every: int = 0
+    devices: Literal["auto"] | int = 1
+    model: DiTSettings = SMALL
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "checkpoint_every"):
-            if vars(self)[name] < 1:
-                raise UserError(f"--{name} must be at least 1, not {vars(self)[name]}.")
-        if not 0 < self.learning_rate < float("inf"):
-            raise UserError(f"--learning_rate must be above 0, not {self.learning_rate}.")
+        super().__post_init__()
         if self.out.exists() and not self.out.is_dir():
             raise UserError(f"{self.out} is a file; --out is the folder of the classifier.")
         if not 0 < self.valid_fraction < 1:
-            raise UserError(f"--valid_fraction must be in (0, 1), not {self.valid_fraction}.")
+            raise UserError(f"--valid-fraction must be in (0, 1), not {self.valid_fraction}.")
         if self.kind not in READERS:
             raise unknown("kind of classifier", self.kind, READERS)
         if self.noisy and self.kind != "transformer":
-            raise UserError(f"A classifier that is {self.kind} knows no time and cannot read noise; leave out --kind.")
+            raise UserError(f"A {self.kind} classifier takes no time and cannot read noise; leave out --kind.")
 
 
-def train_classifier(settings: ClassifierSettings) -> Path:
-    """Train until the steps are done, continuing what the folder holds. Returns the newest checkpoint."""
-    try:
-        training = _prepared(settings)  # a mistake is told before anything is written
-        settings.out.mkdir(parents=True, exist_ok=True)
-        with FileLock(settings.out / ".lock", timeout=0):
-            return training.go()
-    except Timeout:
-        raise UserError(f"Another process trains in {settings.out}; wait for it or choose another --out.") from None
-    except OSError as error:
-        raise UserError(
-            f"Reading or writing failed ({error}); {settings.out} keeps its last good checkpoint. Mend that and run "
-            "the same command again."
-        ) from error
+class ClassifierObjective(Objective):
+    """-log p(y | z_t): of clean molecules, or of what `noise` makes of them at uniform times."""
+
+    def __init__(self, classifier: Classifier, noise: Method | None) -> None:
+        super().__init__()
+        self.classifier = classifier
+        self._noise = (noise,)  # in a tuple: it is no part of what is trained
+
+    def forward(self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None) -> Tensor:
+        assert label is not None
+        return F.nll_loss(self.log_probs(x0, rng), label, reduction="none")
+
+    def log_probs(self, x0: Tokens, rng: Rng) -> Tensor:
+        """log p(y | z_t) [B, C]."""
+        (noise,) = self._noise
+        t, symbols = torch.zeros(len(x0), device=x0.device), x0
+        if noise is not None:
+            t = rng.uniform(len(x0))
+            symbols = noise.to_symbols(noise.corrupt(x0, t, rng))
+        log_probs: Tensor = self.classifier(F.one_hot(symbols, self.classifier.symbols).to(t.dtype), t)
+        return log_probs
 
 
-def _prepared(settings: ClassifierSettings) -> "_Training":
-    device = device_named(settings.device)
-    model = load(settings.run, "cpu")
-    tokenizer, method = model.tokenizer, model.denoiser.method
+@dataclass(frozen=True)
+class ClassifierTask:
+    """A classifier that is trained."""
+
+    network: Classifier
+    config: ClassifierConfig
+    tokenizer: Tokenizer
+    noise: Method | None
+
+    @property
+    def about(self) -> str:
+        return f"{self.config.kind} classifier of {self.config.label}"
+
+    def objective(self, compile: bool) -> Objective:
+        return ClassifierObjective(self.network, self.noise)
+
+    def write(self, folder: Path, weights: dict[str, Tensor]) -> None:
+        write_tensors(weights, folder / WEIGHTS)
+        config = json.dumps(dataclasses.asdict(self.config), indent=2) + "\n"
+        (folder / CONFIG).write_text(config, encoding="utf-8")
+        (folder / TOKENIZER).write_text(self.tokenizer.json, encoding="utf-8")
+
+    def sample(self, weights: dict[str, Tensor], settings: FitSettings, device: torch.device) -> list[str]:
+        return []
+
+
+def train_classifier(settings: ClassifierSettings, model: Model) -> Path:
+    """Train a classifier for a model until its steps are done, continuing what the folder holds.
+
+    Returns the newest checkpoint. How well it does is written beside it.
+    """
+    corpus, run, fabric = Corpus(settings.data, settings.text_field), Run(settings.out), connect(settings)
+    with disk_errors(run):
+        train, valid, config = _prepare(settings, model, corpus)
+        reads = f"{config.noise or 'clean'} {config.tokenizer}"  # what counts of the run, whose folder may move
+        record = RunRecord(settings.to_json() | {"run": reads}, corpus.fingerprint, settings.defaults())
+        torch.manual_seed(settings.seed)
+        noise = model.denoiser.method.to(fabric.device) if settings.noisy else None
+        task = ClassifierTask(config.build(), config, model.tokenizer, noise)
+        with claimed(run, record, settings, model.tokenizer):
+            fabric.launch()
+            folder = Loop(task, train, valid, settings, fabric, run).go()
+            quality = _quality(task, folder, valid, fabric.device)
+            write_text(settings.out / QUALITY, json.dumps(dataclasses.asdict(quality)) + "\n")
+    if fabric.is_global_zero:
+        area = math.nan if quality.area is None else quality.area
+        print(
+            f"{config.label} (threshold {config.threshold:g}): area under the curve {area:.3f} on held-out molecules "
+            f"after {quality.steps} steps.",
+            file=sys.stderr,
+        )
+    return folder
+
+
+def _prepare(settings: ClassifierSettings, model: Model, corpus: Corpus) -> tuple[Rows, Rows, ClassifierConfig]:
+    """Molecules to train and to validate on, and what the classifier is."""
+    tokenizer, method, cache = model.tokenizer, model.denoiser.method, settings.cache or default_folder()
     if tokenizer.pad is None:
         raise UserError(f"{settings.run} has no documents of its own to classify; train it with --tokenizer smiles.")
-    if settings.noisy and method.symbols is None:
+    if settings.noisy and method.extra_symbols is None:
         raise UserError(f"{model.config.method} needs no classifier that knows noise: leave out --noisy.")
-    corpus, cache = Corpus(settings.data, settings.text_field), settings.cache or default_folder()
     documents = load_documents(
         corpus, tokenizer, model.config.length, cache, molecules=True, skip_bad=settings.skip_bad
     )
@@ -128,8 +183,8 @@ def _prepared(settings: ClassifierSettings) -> "_Training":
         raise UserError(f"{len(documents.tokens)} molecules are too few to keep some for validation; give more.")
     train, valid = (Rows(part.tokens, settings.seed, labels[part.numbers]) for part in parts)
     size = model.config.vocab_size
-    config = ClassifierConfig(
-        symbols=size + (method.symbols or 0) if settings.noisy else size,
+    return train, valid, ClassifierConfig(
+        symbols=size + (method.extra_symbols or 0) if settings.noisy else size,
         pad=None if settings.noisy else tokenizer.pad,
         length=model.config.length,
         label=settings.label,
@@ -140,122 +195,26 @@ def _prepared(settings: ClassifierSettings) -> "_Training":
         model=settings.model,
         kind=settings.kind,
         column=corpus.has(Label.of(settings.label).name),
-    )
-    return _Training(settings, config, tokenizer, method, train, valid, device)
+    )  # fmt: skip
 
 
 def _how(settings: ClassifierSettings, corpus: Corpus) -> str:
-    how = (corpus.fingerprint, settings.seed, settings.batch, settings.learning_rate, settings.valid_fraction)
+    how = (corpus.fingerprint, settings.seed, settings.batch_size, settings.learning_rate, settings.valid_fraction)
     return hashlib.sha256(repr(how).encode()).hexdigest()[:16]
 
 
-class _Training:
-    def __init__(
-        self, settings: ClassifierSettings, config: ClassifierConfig, tokenizer: Tokenizer, method: Method, train: Rows,
-        valid: Rows, device: torch.device,
-    ) -> None:  # fmt: skip
-        self.settings, self.config, self.tokenizer, self.method = settings, config, tokenizer, method.to(device)
-        self.train, self.valid, self.device = train, valid, device
-        torch.manual_seed(settings.seed)
-        self.network = config.build().to(device)
-        self.optimizer = torch.optim.AdamW(self.network.parameters(), lr=settings.learning_rate, weight_decay=0.0)
-        self.step = 0
-
-    def go(self) -> Path:
-        with Display(self.settings.steps, silent=False) as display, graceful() as interrupt:
-            self._restore(display)
-            display.begin(self.step)
-            while self.step < self.settings.steps and not interrupt.asked:
-                loss = self._update()
-                display.advance(self.step)
-                if self.step % 20 == 0 or self.step == self.settings.steps:
-                    display.show(self.step, {"loss": float(loss)})
-                if self.step % self.settings.checkpoint_every == 0:
-                    self._save()
-            folder = self._save()
-            quality = self.quality()
-            write_text(self.settings.out / QUALITY, json.dumps(dataclasses.asdict(quality)) + "\n")
-            area = math.nan if quality.area is None else quality.area
-            display.say(
-                f"{'Finished' if self.step >= self.settings.steps else 'Stopped'} at {self.step}: {self.config.label}"
-                f" (threshold {self.config.threshold:g}), area under the curve {area:.3f} on held-out molecules."
-            )
-        return folder
-
-    def _update(self) -> Tensor:
-        settings = self.settings
-        rows = range(self.step * settings.batch, (self.step + 1) * settings.batch)
-        x0 = torch.from_numpy(np.stack([self.train.window(i) for i in rows])).to(self.device)
-        label = torch.tensor([self.train.label(i) or 0 for i in rows], device=self.device)
-        for group in self.optimizer.param_groups:
-            group["lr"] = settings.learning_rate * min(1.0, (self.step + 1) / 100)
-        self.network.train()
-        torch.manual_seed(derive(settings.seed, "dropout", self.step))  # dropout alone uses the global generator
-        loss = F.nll_loss(self._read(x0, derive(settings.seed, "classifier", self.step)), label)
-        self.optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        self.optimizer.step()
-        self.step += 1
-        return loss.detach()
-
-    def _read(self, x0: Tensor, seed: int) -> Tensor:
-        rng = Rng.from_seed(seed, self.device)
-        t = torch.zeros(len(x0), device=self.device)
-        shown = x0
-        if self.config.noise is not None:
-            t = rng.uniform(len(x0))
-            shown = self.method.shown(self.method.corrupt(x0, t, rng))
-        log_probs: Tensor = self.network(F.one_hot(shown, self.config.symbols).to(t.dtype), t)
-        return log_probs
-
-    @torch.no_grad()
-    def quality(self) -> Quality:
-        """Of up to 4,096 held-out molecules."""
-        self.network.eval()
-        x0 = torch.from_numpy(self.valid.first(4096)).to(self.device)
-        label = np.array([value or 0 for value in self.valid.first_labels(4096)])
-        scores = torch.cat([self._read(part, 0)[:, 1] for part in x0.split(512)]).cpu().numpy()
-        positive, negative = scores[label == 1], scores[label == 0]
-        if not len(positive) or not len(negative):
-            return Quality(self.step, len(label), None)
-        wins = (positive[:, None] > negative).mean() + 0.5 * (positive[:, None] == negative).mean()
-        return Quality(self.step, len(label), float(wins))
-
-    def _save(self) -> Path:
-        moments = {
-            f"{key}/{name}": self.optimizer.state[parameter][key]
-            for name, parameter in self.network.named_parameters()
-            if parameter in self.optimizer.state
-            for key in ("exp_avg", "exp_avg_sq", "step")
-        }
-
-        folder = self.settings.out / "checkpoints" / f"step-{self.step:08d}"
-        if folder.exists():  # nothing was learned since
-            return folder
-
-        def fill(folder: Path) -> None:
-            write_tensors(self.network.state_dict(), folder / WEIGHTS)
-            write_tensors(moments, folder / _TRAINING)
-            (folder / CONFIG).write_text(json.dumps(dataclasses.asdict(self.config), indent=2) + "\n", encoding="utf-8")
-            (folder / TOKENIZER).write_text(self.tokenizer.json, encoding="utf-8")
-
-        return checkpoint.write(self.settings.out / "checkpoints", self.step, fill, keep=1)
-
-    def _restore(self, display: Display) -> None:
-        folder = next(checkpoint.intact(self.settings.out / "checkpoints", display.say), None)
-        if folder is None:
-            return
-        if ClassifierConfig.read(folder / CONFIG) != self.config:
-            raise UserError(
-                f"{self.settings.out} holds another classifier; repeat its command, or choose another --out."
-            )
-        self.network.load_state_dict(read_tensors(folder / WEIGHTS))
-        moments = read_tensors(folder / _TRAINING)
-        for name, parameter in self.network.named_parameters():
-            values = {key: moments[f"{key}/{name}"] for key in ("exp_avg", "exp_avg_sq", "step")}
-            self.optimizer.state[parameter] = {
-                key: value if key == "step" else value.to(self.device) for key, value in values.items()
-            }
-        self.step = int(folder.name.rpartition("-")[2])
-        display.say(f"Continuing {self.settings.out} from step {self.step}.")
+@torch.no_grad()
+def _quality(task: ClassifierTask, folder: Path, valid: Rows, device: torch.device) -> Quality:
+    """The area under the curve of a checkpoint on held-out molecules."""
+    network = task.config.build()
+    network.load_state_dict(read_weights(folder / WEIGHTS))
+    objective = ClassifierObjective(network.to(device).eval(), task.noise)
+    x0 = torch.from_numpy(valid.first(_HELD_OUT)).to(device)
+    label = np.array([value or 0 for value in valid.first_labels(_HELD_OUT)])
+    parts = [objective.log_probs(part, Rng.from_seed(0, device))[:, 1] for part in x0.split(512)]
+    scores, steps = torch.cat(parts).cpu().numpy(), step_of(folder) or 0
+    positive, negative = scores[label == 1], scores[label == 0]
+    if not len(positive) or not len(negative):
+        return Quality(steps, len(label), None)
+    wins = (positive[:, None] > negative).mean() + 0.5 * (positive[:, None] == negative).mean()
+    return Quality(steps, len(label), float(wins))

@@ -3,6 +3,7 @@
 import logging
 import os
 import warnings
+from typing import Literal
 
 import torch
 from lightning.fabric import Fabric
@@ -14,30 +15,35 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from candi.errors import UserError
-from candi.nets.layers import Block
-from candi.training.settings import TrainSettings
+from candi.base.errors import UserError
+from candi.training.objective import Objective
+from candi.training.settings import FitSettings
+
+# as Fabric calls them
+_PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "64-true"]] = {
+    "float32": "32-true",
+    "bf16": "bf16-mixed",
+    "float64": "64-true",
+}
 
 
-def connect(settings: TrainSettings) -> Fabric:
+def connect(settings: FitSettings) -> Fabric:
     """The Fabric of a run; its processes are not launched yet."""
-    for name in ("lightning.fabric", "lightning.pytorch"):  # whichever was imported last does the talking
+    for name in ("lightning.fabric", "lightning.pytorch"):
         logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", ".*ModelParallelStrategy.*experimental.*")
     kind = accelerator(settings)
     devices = _count(settings, kind)
     world = devices * settings.nodes
-    if settings.batch % world:
-        raise UserError(f"A batch of {settings.batch} cannot be shared by {world} devices; make it a multiple.")
-    share = settings.batch // world
-    if settings.micro_batch is not None and share % settings.micro_batch:
+    if settings.batch_size % world:
+        raise UserError(f"A batch of {settings.batch_size} cannot be shared by {world} devices; make it a multiple.")
+    share = settings.batch_size // world
+    if settings.micro_batch_size is not None and share % settings.micro_batch_size:
         raise UserError(
-            f"A device's share of {share} sequences cannot be cut into micro-batches of {settings.micro_batch}; "
+            f"A device's share of {share} sequences cannot be cut into micro-batches of {settings.micro_batch_size}; "
             "choose a divisor."
         )
-    precision = settings.precision
-    if precision == "auto":
-        precision = "bf16-mixed" if kind == "cuda" else "32-true"
+    precision = settings.precision if settings.precision != "auto" else "bf16" if kind == "cuda" else "float32"
     if kind == "cuda":
         torch.set_float32_matmul_precision("high")
     if kind == "cuda" and settings.deterministic:
@@ -50,22 +56,22 @@ def connect(settings: TrainSettings) -> Fabric:
         devices=devices,
         num_nodes=settings.nodes,
         strategy=_strategy(settings, world),
-        precision=precision,  # type: ignore[arg-type]
+        precision=_PRECISIONS[precision],
     )
 
 
-def accelerator(settings: TrainSettings) -> str:
+def accelerator(settings: FitSettings) -> str:
     """The kind of device that a run is trained on."""
     # Apple's GPUs have no float64, which the schedules and the draws need
     present = {"cuda": torch.cuda.is_available(), "cpu": True}
-    if settings.accelerator == "auto":
+    if settings.device == "auto":
         return next(name for name, there in present.items() if there)
-    if not present[settings.accelerator]:
-        raise UserError(f"There is no {settings.accelerator} device on this machine; leave out --accelerator.")
-    return settings.accelerator
+    if not present[settings.device]:
+        raise UserError(f"There is no {settings.device} device on this machine; leave out --device.")
+    return settings.device
 
 
-def _count(settings: TrainSettings, accelerator: str) -> int:
+def _count(settings: FitSettings, accelerator: str) -> int:
     available = torch.cuda.device_count() if accelerator == "cuda" else 1
     if settings.devices == "auto":
         return available
@@ -76,7 +82,7 @@ def _count(settings: TrainSettings, accelerator: str) -> int:
     return settings.devices
 
 
-def _strategy(settings: TrainSettings, world: int) -> Strategy | str:
+def _strategy(settings: FitSettings, world: int) -> Strategy | str:
     if settings.strategy == "fsdp":
         return ModelParallelStrategy(_shard, data_parallel_size=world, tensor_parallel_size=1)
     if settings.strategy == "ddp" or world > 1:
@@ -85,11 +91,11 @@ def _strategy(settings: TrainSettings, world: int) -> Strategy | str:
 
 
 def _shard(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    """FSDP2: every transformer block a unit, the rest (token vectors, head) another."""
+    """FSDP2: the units that the trunk declares, and the rest (token vectors, head) as another."""
     shards = mesh["data_parallel"]
-    for part in module.modules():
-        if isinstance(part, Block):
-            fully_shard(part, mesh=shards)
+    assert isinstance(module, Objective)
+    for part in module.sharding_units():
+        fully_shard(part, mesh=shards)
     fully_shard(module, mesh=shards)
     return module
 
@@ -108,8 +114,8 @@ def placed_like(full: Tensor, reference: Tensor) -> Tensor:
     return full
 
 
-def rewritten(module: nn.Module) -> None:
-    """After weights were written: forget gathered copies of them, which FSDP keeps for the parts outside the blocks."""
+def reshard(module: nn.Module) -> None:
+    """After weights were written: drop the gathered copies that FSDP keeps for the parts outside its units."""
     for part in module.modules():
         if isinstance(part, FSDPModule):
             part.reshard()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class EMA:
-    """shadow <- d shadow + (1 - d) weight; d = min(decay, (1 + n)/(10 + n)), so that the first steps are forgotten."""
+    """shadow <- d shadow + (1 - d) weight; d = min(decay, (1 + n)/(10 + n)), so that the first steps soon fade."""
 
     def __init__(self, parameters: Sequence[Tensor], decay: float) -> None:
         self.parameters, self.decay = list(parameters), decay
@@ -20,16 +20,16 @@ class EMA:
         torch._foreach_lerp_(self.shadow, [p.detach() for p in self.parameters], 1 - decay)
 
     @contextmanager
-    def applied(self, rewritten: Callable[[], None]) -> Iterator[None]:
-        """The model holds the averaged weights inside the block and its own again after it; `rewritten` is told."""
+    def applied(self, written: Callable[[], None]) -> Iterator[None]:
+        """The model holds the averaged weights inside the block, its own after it; `written` is called at both ends."""
         own = [parameter.detach().clone() for parameter in self.parameters]
         self._write(self.shadow)
-        rewritten()
+        written()
         try:
             yield
         finally:
             self._write(own)
-            rewritten()
+            written()
 
     @torch.no_grad()
     def _write(self, values: Sequence[Tensor]) -> None:

@@ -1,82 +1,38 @@
-"""The training loop."""
+"""The training loop, the same for everything that is trained."""
 
 import dataclasses
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import torch
 from lightning.fabric import Fabric
-from lightning.fabric.utilities.rank_zero import rank_zero_only
-from torch import Tensor
+from torch import Tensor, nn
 
-from candi.codebook import Codebook
-from candi.config import ModelConfig, read_json
-from candi.data.cache import default_folder, load_tokenizer
-from candi.data.corpus import Corpus
+from candi.base.config import read_json
+from candi.base.errors import UserError
+from candi.base.rng import fold_in
+from candi.base.tensors import write_tensors
 from candi.data.rows import Sequences
-from candi.data.tokenizer import Tokenizer
-from candi.errors import UserError
-from candi.files import write_text
-from candi.model import WEIGHTS, Model, write_model
-from candi.nets.denoiser import Denoiser
-from candi.nets.transformer import parameter_count
-from candi.rng import derive
-from candi.tensors import read_tensors, write_tensors
-from candi.training import checkpoint
-from candi.training.devices import connect
+from candi.model import checkpoint
+from candi.model.files import WEIGHTS, read_weights
+from candi.nets.trunk import parameter_count
 from candi.training.display import Display
-from candi.training.feed import Feed
 from candi.training.interrupt import Interrupt, graceful
-from candi.training.learner import Learner, Outcome
+from candi.training.loader import ShardedLoader
+from candi.training.objective import Objective
 from candi.training.optim import learning_rate
-from candi.training.run import TOKENIZER, Metrics, Run
-from candi.training.settings import TrainSettings
-from candi.training.sources import sequences
+from candi.training.run import Metrics, Run
+from candi.training.settings import FitSettings
+from candi.training.step import StepResult, TrainStep
 
 TRAINING, PROGRESS = "training.safetensors", "progress.json"
 
 
-def train(settings: TrainSettings) -> Path:
-    """Train until the steps are done, continuing what the run's folder holds. Returns the newest checkpoint."""
-    run = Run(settings.out)
-    fabric = connect(settings)
-    corpus = Corpus(settings.data, settings.text_field)
-    cache = settings.cache or default_folder()
-    try:
-        if rank_zero_only.rank == 0:  # type: ignore[attr-defined]
-            # before other processes exist, so that a mistake is told once, and before anything is written
-            tokenizer = checked(settings, run, corpus, cache)
-            run.claim(settings, corpus)
-            write_text(run.folder / TOKENIZER, tokenizer.json)
-        fabric.launch()
-        fabric.barrier()
-        tokenizer = Tokenizer.load(run.folder / TOKENIZER)
-        windows, valid = sequences(settings, corpus, tokenizer, cache)
-        return Training(settings, fabric, run, tokenizer, windows, valid).go()
-    except OSError as error:
-        raise UserError(
-            f"Reading or writing failed ({error}); {_newest(run)}. Mend that and run the same command again."
-        ) from error
-    finally:
-        run.release()
-
-
-def checked(settings: TrainSettings, run: Run, corpus: Corpus, cache: Path) -> Tokenizer:
-    """The tokenizer of a run that can be begun or continued, its data tokenized; nothing is written to its folder."""
-    run.check(settings, corpus)
-    kept = run.folder / TOKENIZER
-    tokenizer = (
-        Tokenizer.load(kept) if kept.exists() else load_tokenizer(settings.tokenizer, corpus, cache, settings.skip_bad)
-    )
-    sequences(settings, corpus, tokenizer, cache)
-    assert settings.settings is not None
-    settings.settings.build(Codebook(tokenizer.vocab_size, 2))  # a method may refuse its settings here
-    return tokenizer
-
-
-def _newest(run: Run) -> str:
+def newest(run: Run) -> str:
+    """Where a run can be continued from, in words."""
     folders = checkpoint.found(run.checkpoints)
     return f"the last good checkpoint is {folders[0]}" if folders else "there is no checkpoint yet"
 
@@ -91,36 +47,45 @@ class Progress:
     loss_count: int = 0
 
 
-@dataclass
-class Training:
+@runtime_checkable
+class Task(Protocol):
+    """What a loop trains: a denoiser or a classifier."""
+
+    @property
+    def network(self) -> nn.Module:
+        """What is kept of it."""
+
+    @property
+    def about(self) -> str:
+        """What it is, in a few words."""
+
+    def objective(self, compile: bool) -> Objective:
+        """What is minimised."""
+
+    def write(self, folder: Path, weights: dict[str, Tensor]) -> None:
+        """The files that make a checkpoint a model."""
+
+    def sample(self, weights: dict[str, Tensor], settings: FitSettings, device: torch.device) -> list[str]:
+        """Samples to look at while it is trained; none if there is nothing to sample."""
+
+
+class Loop:
     """One process of a run."""
 
-    settings: TrainSettings
-    fabric: Fabric
-    run: Run
-    tokenizer: Tokenizer
-    windows: Sequences
-    valid: Sequences | None
-    progress: Progress = field(default_factory=Progress)
-
-    def __post_init__(self) -> None:
-        settings = self.settings
-        assert settings.settings is not None
-        self.config = ModelConfig(
-            self.tokenizer.vocab_size,
-            settings.length,
-            settings.method,
-            settings.settings,
-            settings.model,
-            settings.label,
-        )
-        torch.manual_seed(settings.seed)
-        denoiser = Denoiser.build(self.config.vocab_size, settings.model, settings.settings, self.config.classes)
-        self.size = parameter_count(denoiser)
-        self.learner = Learner(denoiser, settings, self.fabric)
-        self.loss_sum = torch.zeros((), device=self.fabric.device)
-        self.bad_step = torch.full((), -1.0, device=self.fabric.device)
-        self.micro_batch = settings.micro_batch or settings.batch // self.fabric.world_size
+    def __init__(
+        self, task: Task, train: Sequences, valid: Sequences | None, settings: FitSettings, fabric: Fabric, run: Run
+    ) -> None:
+        self.task, self.sequences, self.settings, self.fabric, self.run = task, train, settings, fabric, run
+        self.valid = valid if settings.validate_every else None
+        self.progress = Progress()
+        self.size = parameter_count(task.network)
+        compile = settings.compile if settings.compile is not None else fabric.device.type == "cuda"
+        if compile:
+            torch._functorch.config.activation_memory_budget = settings.keep_activations
+        self.step = TrainStep(task.network, task.objective(compile), settings, fabric)
+        self.loss_sum = torch.zeros((), device=fabric.device)
+        self.bad_step = torch.full((), -1.0, device=fabric.device)
+        self.micro_batch_size = settings.micro_batch_size or settings.batch_size // fabric.world_size
 
     def go(self) -> Path:
         with Display(self.settings.steps, silent=not self.fabric.is_global_zero) as display:
@@ -155,7 +120,7 @@ class Training:
             if last or progress.step % settings.log_every == 0:
                 pace = (progress.step - logged) / (time.monotonic() - logged_at)
                 logged, logged_at = progress.step, time.monotonic()
-                values = self._measure(outcome) | {"tokens_per_second": pace * settings.batch * settings.length}
+                values = self._measure(outcome) | {"tokens_per_second": pace * settings.batch_size * self.length}
             if self.valid is not None and (last or progress.step % settings.validate_every == 0):
                 values["valid_loss"] = self._validate(self.valid)
             if values:
@@ -167,7 +132,7 @@ class Training:
             if last or stopped or progress.step % settings.checkpoint_every == 0:
                 self._save()
 
-    def update(self, display: Display) -> Outcome:
+    def update(self, display: Display) -> StepResult:
         """One step, with as many sequences at once as memory holds."""
         step = self.progress.step
         while (outcome := self._attempt(step)) is None:
@@ -179,12 +144,12 @@ class Training:
         self.bad_step = torch.where((self.bad_step < 0) & ~finite, float(step + 1), self.bad_step)
         return outcome
 
-    def _attempt(self, step: int) -> Outcome | None:
+    def _attempt(self, step: int) -> StepResult | None:
         """None where memory does not suffice; the step can be tried again from its beginning."""
         # dropout alone uses the global generator; it too starts anew each step
-        torch.manual_seed(derive(self.settings.seed, "dropout", step, self.fabric.global_rank))
+        torch.manual_seed(fold_in(self.settings.seed, "dropout", step, self.fabric.global_rank))
         try:
-            return self.learner.update(step, self._feed(self.windows).step(step))
+            return self.step.update(step, self._loader(self.sequences).step(step))
         except RuntimeError as error:
             if isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error):
                 return None
@@ -192,13 +157,13 @@ class Training:
 
     def _less_at_once(self) -> str:
         """The next smaller micro-batches that a batch can be cut into, or a refusal."""
-        share, before = self.settings.batch // self.fabric.world_size, self.micro_batch
+        share, before = self.settings.batch_size // self.fabric.world_size, self.micro_batch_size
         smaller = max((size for size in range(1, before) if share % size == 0), default=0)
-        advice = "Give less --length or a smaller --model" if not smaller else f"Give --micro_batch {smaller}"
+        advice = "Give less --length or a smaller --model" if not smaller else f"Give --micro-batch-size {smaller}"
         if not smaller or self.fabric.world_size > 1:  # several devices would have to agree
             raise UserError(f"{before} sequences at once are too many for the memory of the device. {advice}.")
-        self.micro_batch = smaller
-        self.learner.forget()
+        self.micro_batch_size = smaller
+        self.step.discard_step()
         return f"{before} sequences at once are too many for the memory of the device; going on with {smaller}."
 
     def _agree(self, seconds: float, interrupt: Interrupt) -> bool:
@@ -216,7 +181,7 @@ class Training:
         spent = minutes is not None and self.progress.seconds >= 60 * minutes
         return self.progress.step >= self.settings.steps or spent
 
-    def _measure(self, outcome: Outcome) -> dict[str, float]:
+    def _measure(self, outcome: StepResult) -> dict[str, float]:
         self._check_finite()
         loss = float(self._reduce(self.loss_sum, "mean")) / self.progress.loss_count
         self.loss_sum, self.progress.loss_count = torch.zeros_like(self.loss_sum), 0
@@ -231,36 +196,31 @@ class Training:
         worst = int(self._reduce(self.bad_step, "max"))
         if worst >= 0:
             raise UserError(
-                f"The loss or its gradient stopped being finite at step {worst}; {_newest(self.run)}. "
-                "Try a lower --learning_rate in a new --out."
+                f"The loss or its gradient stopped being finite at step {worst}; {newest(self.run)}. "
+                "Try a lower --learning-rate in a new --out."
             )
 
-    def _validate(self, windows: Sequences) -> float:
+    def _validate(self, sequences: Sequences) -> float:
         """Mean loss of the averaged weights on fixed sequences, times and noise."""
-        total, count = self.learner.validate(self._feed(windows).validation(self.settings.validate_windows))
+        total, count = self.step.validate(self._loader(sequences).validation(self.settings.validate_windows))
         return float(self._reduce(total, "sum")) / float(self._reduce(count, "sum"))
 
     def _sample(self) -> None:
         """Texts from the averaged weights, into the run's folder."""
-        weights = self.learner.averaged()
+        weights = self.step.averaged()
         if self.fabric.is_global_zero:
-            denoiser = Denoiser.build(
-                self.config.vocab_size, self.config.model, self.config.settings, self.config.classes
-            )
-            denoiser.load_state_dict(weights)
-            model = Model(denoiser.to(self.fabric.device), self.tokenizer, self.config)
-            settings = self.settings
-            texts = model.generate(settings.samples, steps=settings.sample_steps, seed=settings.seed)
-            self.run.write_samples(self.progress.step, texts)
+            texts = self.task.sample(weights, self.settings, self.fabric.device)
+            if texts:
+                self.run.write_samples(self.progress.step, texts)
         self.fabric.barrier()
 
     def _save(self) -> None:
         self._check_finite()
-        averaged, training = self.learner.averaged(), self.learner.training()
+        averaged, training = self.step.averaged(), self.step.training()
         progress = dataclasses.replace(self.progress, loss_sum=float(self._reduce(self.loss_sum, "mean")))
 
         def fill(folder: Path) -> None:
-            write_model(folder, averaged, self.tokenizer, self.config)
+            self.task.write(folder, averaged)
             write_tensors(training, folder / TRAINING)
             (folder / PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)) + "\n", encoding="utf-8")
 
@@ -276,16 +236,16 @@ class Training:
             return
         self.progress = Progress(**read_json(folder / PROGRESS))
         self.loss_sum.fill_(self.progress.loss_sum)
-        self.learner.restore(self.progress.step, read_tensors(folder / WEIGHTS), read_tensors(folder / TRAINING))
+        self.step.restore(self.progress.step, read_weights(folder / WEIGHTS), read_weights(folder / TRAINING))
         if not self._finished():
             display.say(f"Continuing {self.run.folder} from step {self.progress.step}.")
 
-    def _feed(self, windows: Sequences) -> Feed:
+    def _loader(self, sequences: Sequences) -> ShardedLoader:
         fabric, settings = self.fabric, self.settings
-        return Feed(
-            windows=windows,
-            batch=settings.batch,
-            micro_batch=self.micro_batch,
+        return ShardedLoader(
+            sequences=sequences,
+            batch_size=settings.batch_size,
+            micro_batch_size=self.micro_batch_size,
             seed=settings.seed,
             rank=fabric.global_rank,
             world=fabric.world_size,
@@ -297,11 +257,16 @@ class Training:
         assert isinstance(reduced, Tensor)
         return reduced
 
+    @property
+    def length(self) -> int:
+        """Tokens in a sequence."""
+        return int(self.sequences.first(1).shape[1])
+
     def _summary(self) -> str:
         settings, fabric = self.settings, self.fabric
         where = f"{fabric.world_size} x {fabric.device.type}" if fabric.world_size > 1 else fabric.device.type
         return (
-            f"{settings.method}, {self.size / 1e6:.1f}M parameters, vocabulary {self.config.vocab_size}, "
-            f"{self.windows.size}; {settings.steps} steps of {settings.batch} x "
-            f"{settings.length} tokens on {where}, into {settings.out}"
+            f"{self.task.about}, {self.size / 1e6:.1f}M parameters, "
+            f"{self.sequences.size}; {settings.steps} steps of {settings.batch_size} x "
+            f"{self.length} tokens on {where}, into {settings.out}"
         )

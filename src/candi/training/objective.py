@@ -1,5 +1,6 @@
 """What is minimised."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,38 +9,68 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from candi.base.rng import Rng
+from candi.base.types import Labels, PerToken, Times, Tokens
+from candi.diffusion.open_positions import capacity_for
 from candi.nets.denoiser import Denoiser
-from candi.nets.places import room_for
-from candi.rng import Rng
-from candi.types import Labels, PerToken, Times, Tokens
 
-Rows = Sequence[int] | NDArray[np.int64]  # which rows of a global batch
+RowNumbers = Sequence[int] | NDArray[np.int64]  # which rows of a global batch
 T_MIN = 1e-3  # keeps the loss weight 1/t finite
 
 
-class Objective(nn.Module):
-    """The whole training computation in one forward pass, which is what DDP and FSDP need to see.
+class Objective(nn.Module, ABC):
+    """The whole training computation in one forward pass, which is what DDP and FSDP need to see."""
+
+    @abstractmethod
+    def forward(self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None) -> Tensor:
+        """Losses of some rows of a global batch; `row` says which of all `rows`."""
+
+    def begin_step(self, progress: float) -> None:
+        """Before each step of training: the weights have changed, and this fraction of the training is done."""
+
+    def invalidate_caches(self) -> None:
+        """Drop what was computed from the weights: they have changed."""
+
+    def sharding_units(self) -> Sequence[nn.Module]:
+        """The parts that FSDP gathers one after another."""
+        return ()
+
+
+class DenoisingObjective(Objective):
+    """A method's loss at stratified times.
 
     Times are made inside it: Fabric rounds the floating-point inputs of a module to bf16 in mixed precision, which
     would move t and with it masks and weights.
     """
 
-    def __init__(self, denoiser: Denoiser, label_dropout: float = 0.0) -> None:
+    def __init__(self, denoiser: Denoiser, label_dropout: float = 0.0, compile: bool = False) -> None:
         super().__init__()
         self.denoiser, self.label_dropout = denoiser, label_dropout
+        self._features = torch.compile(denoiser.features) if compile else denoiser.features
 
-    def forward(self, x0: Tokens, row: Rows, rows: int, rng: Rng, label: Labels | None = None) -> PerToken:
-        """Losses of some rows of a global batch; `row` says which of all `rows`."""
+    def forward(self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None) -> PerToken:
         method = self.denoiser.method
         # no row's time is later than the end of its interval, so that many positions are open at most
-        room = room_for(method.open_share(_within(torch.as_tensor(row).double() + 1, rows)), x0.shape[1])
+        latest = _within(torch.as_tensor(row).double() + 1, rows)
+        capacity = capacity_for(method.corrupted_fraction(latest), x0.shape[1])
         state = method.corrupt(x0, stratified(row, rows, rng), rng)
         if label is not None and self.training:  # what is learned without labels is what guidance is measured against
             label = label.masked_fill(rng.uniform(len(label)) < self.label_dropout, self.denoiser.classes)
-        return method.loss(self.denoiser(state, label).within(room), state, x0)
+        prediction = self.denoiser.predict(self._features, state, label)
+        return method.loss(prediction.within(capacity), state, x0)
+
+    def begin_step(self, progress: float) -> None:
+        self.denoiser.method.invalidate_caches()
+        self.denoiser.method.progress = progress
+
+    def invalidate_caches(self) -> None:
+        self.denoiser.method.invalidate_caches()
+
+    def sharding_units(self) -> Sequence[nn.Module]:
+        return self.denoiser.trunk.sharding_units()
 
 
-def stratified(row: Rows, rows: int, rng: Rng) -> Times:
+def stratified(row: RowNumbers, rows: int, rng: Rng) -> Times:
     """t_i = t_min + (1 - t_min) (i + u_i)/B: one time in each of B equal intervals of the global batch."""
     dtype = torch.get_default_dtype()
     start = torch.as_tensor(row, dtype=dtype).to(rng.device, non_blocking=True)

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from candi.training.settings import TrainSettings
+from candi.training.settings import FitSettings
 
 
-def adamw(parameters: Iterable[nn.Parameter], settings: TrainSettings, device: torch.device) -> torch.optim.AdamW:
+def adamw(parameters: Iterable[nn.Parameter], settings: FitSettings, device: torch.device) -> torch.optim.AdamW:
     return torch.optim.AdamW(
         parameters,
         lr=settings.learning_rate,
@@ -18,7 +18,7 @@ def adamw(parameters: Iterable[nn.Parameter], settings: TrainSettings, device: t
     )
 
 
-def learning_rate(settings: TrainSettings, step: int) -> float:
+def learning_rate(settings: FitSettings, step: int) -> float:
     """Up over the warm-up, constant, down over the cool-down."""
     up = (step + 1) / settings.warmup if settings.warmup else 1.0
     down = (settings.steps - step) / settings.cooldown if settings.cooldown else 1.0

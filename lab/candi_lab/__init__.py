@@ -1,0 +1,1 @@
+"""The lab: experiments, what their points say of claims, pages of results, benchmarks and studies."""

@@ -1,0 +1,3 @@
+from candi_lab.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""How fast training, sampling and guidance are, how much memory they need, and against what."""

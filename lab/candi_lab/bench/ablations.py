@@ -1,0 +1,101 @@
+"""Our training step with one idea left out: variants that are built from outside, nothing is patched.
+
+Older results also hold two that need another build of the kernels (no kernels of our own, a vocabulary of odd size).
+"""
+
+import importlib.util
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from candi.base.types import Labels
+from candi.diffusion.open_positions import OpenPositions
+from candi.diffusion.prediction import Prediction
+from candi.diffusion.state import State
+from candi.nets.denoiser import Denoiser, Features
+from candi.nets.head import Head
+from candi.training.step import TrainStep
+
+_TORCH_HAS_IT = importlib.util.find_spec("torch.nn.modules.linear_cross_entropy") is not None  # newer than our oldest
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A variant: another denoiser, head or optimizer; `eager` is not compiled, `on_cuda` is for a GPU alone."""
+
+    name: str
+    denoiser: type[Denoiser] = Denoiser
+    head: type[Head] | None = None
+    slow_optimizer: bool = False
+    eager: bool = False
+    deterministic: bool = False
+    on_cuda: bool = False
+
+    def change_head(self, denoiser: Denoiser) -> None:
+        if self.head is not None:
+            denoiser.head = self.head(denoiser.method.embedding.width, denoiser.vocab_size)
+
+    def change_optimizer(self, learner: TrainStep) -> None:
+        if self.slow_optimizer:
+            rate = learner.settings.learning_rate
+            learner.optimizer = torch.optim.AdamW(learner.parameters, lr=rate, foreach=False)
+            wrapped = learner.fabric.setup_optimizers(learner.optimizer)
+            assert not isinstance(wrapped, tuple)
+            learner.wrapped = wrapped
+
+
+class EverywherePrediction(Prediction):
+    """Reads out every position, open or not."""
+
+    def within(self, capacity: int) -> Prediction:
+        everywhere = OpenPositions(torch.ones_like(self.open), self.open.numel())
+        return Prediction(self.features, self.readout, self.vocab_size, everywhere)
+
+
+class CountedPrediction(Prediction):
+    """Waits for the device to count the open positions."""
+
+    def within(self, capacity: int) -> Prediction:
+        return self
+
+
+class EverywhereDenoiser(Denoiser):
+    def predict(self, features: Features, state: State, label: Labels | None = None) -> Prediction:
+        found = super().predict(features, state, label)
+        return EverywherePrediction(found.features, found.readout, found.vocab_size, found.open)
+
+
+class CountingDenoiser(Denoiser):
+    def predict(self, features: Features, state: State, label: Labels | None = None) -> Prediction:
+        found = super().predict(features, state, label)
+        return CountedPrediction(found.features, found.readout, found.vocab_size, found.open)
+
+
+class DenseHead(Head):
+    """Holds all logits for the backward pass."""
+
+    def nll(self, rows: Tensor, targets: Tensor, vocab_size: int) -> Tensor:
+        return F.cross_entropy(self(rows).float(), targets, reduction="none")
+
+
+class TorchHead(Head):
+    """torch's own fused loss."""
+
+    def nll(self, rows: Tensor, targets: Tensor, vocab_size: int) -> Tensor:
+        rows, weight, bias = self._ready(rows)
+        return F.linear_cross_entropy(  # type: ignore[attr-defined]
+            rows, weight, targets, linear_bias=bias, reduction="none", options=torch.nn.LinearCrossEntropyOptions()
+        )
+
+
+ABLATIONS = [
+    Ablation("head at every position", denoiser=EverywhereDenoiser),
+    Ablation("dense cross-entropy", head=DenseHead),
+    Ablation("optimizer parameter by parameter", slow_optimizer=True),
+    Ablation("counting open positions", denoiser=CountingDenoiser, on_cuda=True),
+    Ablation("repeatable to the bit", deterministic=True, on_cuda=True),
+    Ablation("trunk not compiled", eager=True),
+    *([Ablation("torch's linear_cross_entropy", head=TorchHead)] if _TORCH_HAS_IT else []),
+]

@@ -1,1 +1,0 @@
-"""The theory that explains the methods."""

@@ -1,0 +1,71 @@
+"""Configurations as plain JSON, read back with every name and type checked."""
+
+import dataclasses
+import json
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from candi.base.errors import UserError, unknown
+
+T = TypeVar("T")
+
+
+def from_json(cls: type[T], values: object, where: str) -> T:
+    """A dataclass from a JSON object; a wrong name or type is a UserError that says where."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"{where}: expected an object, not {values!r}.")
+    hints = get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for name in values:
+        if name not in fields:
+            raise UserError(f"{where}: {unknown('field', name, fields)}")
+    for name, field in fields.items():
+        if name in values and not _fits(values[name], hints[name]):
+            raise UserError(f"{where}: {name} must be {_spell(hints[name])}, not {values[name]!r}.")
+        if name not in values and field.default is field.default_factory is dataclasses.MISSING:
+            raise UserError(f"{where}: {name} is missing.")
+    return cls(**values)
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; {path.parent} is not a checkpoint.") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid JSON ({error}).") from None
+
+
+def _fits(value: object, hint: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return value in get_args(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(_fits(value, option) for option in get_args(hint))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if get_origin(hint) is list:
+        return isinstance(value, list) and all(_fits(item, get_args(hint)[0]) for item in value)
+    if get_origin(hint) is dict:
+        return isinstance(value, dict) and all(_fits(item, get_args(hint)[1]) for item in value.values())
+    return hint is Any or isinstance(value, hint)
+
+
+def _spell(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join(_spell(option) for option in get_args(hint))
+    if get_origin(hint) in (list, dict):
+        return f"a {'list' if get_origin(hint) is list else 'table'} of {_spell(get_args(hint)[-1])}"
+    return {
+        Any: "anything",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        bool: "true or false",
+        type(None): "null",
+    }[hint]

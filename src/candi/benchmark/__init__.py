@@ -1,1 +1,0 @@
-"""How fast, how much memory, and against what: `candi bench train` and `candi bench sample`."""

@@ -1,0 +1,110 @@
+"""The flags of sampling, written once for every command that samples."""
+
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from candi.base.errors import UserError
+from candi.diffusion.methods import Method
+
+TEMPLATE = ("length", "prompt", "infill", "blank")
+SAMPLING = (*TEMPLATE, "steps", "temperature", "top_k", "top_p", "seed")
+_HELP = {
+    "length": "Tokens in each; by default as in training.",
+    "steps": "Denoising steps: evaluations of the network; by default what the model recommends, else 32.",
+    "temperature": "Below 1 is safer, above 1 wilder; by default what the model recommends, else 1.",
+    "top_k": "Only the likeliest tokens of each position.",
+    "top_p": "Only the likeliest tokens that hold this probability together.",
+}
+
+
+def add_sampling(flags: ArgumentParser) -> None:
+    """The options of `Model.trajectory`."""
+    add = flags.add_argument
+    add("--length", type=int | None, default=None, help=_HELP["length"])
+    add("--steps", type=int | None, default=None, help=_HELP["steps"])
+    add("--temperature", type=float | None, default=None, help=_HELP["temperature"])
+    add_truncation(flags)
+    add("--prompt", type=str, default=None, help="Text that the samples begin with.")
+    add("--infill", type=str, default=None, help="A template: each blank is a token to fill.")
+    add("--blank", type=str, default="_", help="The character that is a blank in --infill.")
+    add_seed(flags)
+    add_method_options(flags, "Option of some methods")
+
+
+def add_truncation(flags: ArgumentParser) -> None:
+    flags.add_argument("--top_k", type=int | None, default=None, help=_HELP["top_k"])
+    flags.add_argument("--top_p", type=float | None, default=None, help=_HELP["top_p"])
+
+
+def add_seed(flags: ArgumentParser) -> None:
+    flags.add_argument("--seed", type=int, default=0, help="The same seed gives the same samples.")
+
+
+def add_batch_size(flags: ArgumentParser, default: int | None = 64, more: str = "") -> None:
+    flags.add_argument("--batch_size", type=int | None, default=default, help=f"Samples made at once{more}.")
+
+
+def add_method_options(flags: ArgumentParser, what: str) -> None:
+    for name, values in method_options().items():
+        flags.add_argument(f"--{name}", type=str | None, default=None, help=f"{what}: {values}.")
+
+
+def add_speed(flags: ArgumentParser) -> None:
+    """How a GPU is used."""
+    flags.add_argument("--precision", type=str, default="auto", help="auto, float32 or bf16; auto is bf16 on a GPU.")
+    flags.add_argument(
+        "--compile",
+        type=bool,
+        default=False,
+        nargs="?",
+        const=True,
+        help="Faster on a GPU, after half a minute; nothing for methods that write one token after another.",
+    )
+
+
+def add_classifier(flags: ArgumentParser, several: bool = False) -> None:
+    """Guidance by a classifier."""
+    what = "a folder of candi train-classifier, or the property of one that came with the model"
+    if several:
+        flags.add_argument("--classifiers", type=str | None, default=None, help=f"Guide by a classifier: {what}; of a "
+                           "list each run takes the first that fits.")  # fmt: skip
+    else:
+        flags.add_argument("--classifier", type=str | None, default=None, help=f"Guide by a classifier: {what}.")
+        flags.add_argument("--weight", type=float, default=1.0, help="Weight of its guidance; 0 is none.")
+    flags.add_argument("--target", type=int, default=1, help="The class that is wanted of it.")
+    flags.add_argument("--reveal", type=float, default=0.0, help="How much it tilts revealed tokens (Gaussian noise).")
+
+
+def add_class_label(flags: ArgumentParser, weight: bool = True) -> None:
+    """Conditioning of a model that was trained with labels."""
+    what = "The label that a run which was trained with --label is conditioned on."
+    flags.add_argument("--class_label", type=int | None, default=None, help=what)
+    if weight:
+        flags.add_argument("--cfg_weight", type=float, default=0.0, help="Weight of classifier-free guidance by it.")
+
+
+def sampling_options(given: Namespace, *more: str) -> dict[str, Any]:
+    """What was given of them, as `Model.trajectory` takes it."""
+    return {name: given[name] for name in (*SAMPLING, *more, *method_options()) if name in given}
+
+
+def class_label(given: Namespace) -> dict[str, Any]:
+    """The same of `add_class_label`."""
+    if given.class_label is None and given.cfg_weight:
+        raise UserError("--cfg-weight needs a --class-label to guide by.")
+    return {} if given.class_label is None else {"label": given.class_label, "label_weight": given.cfg_weight}
+
+
+def method_options() -> dict[str, str]:
+    """The options of all methods' steps, with the values they take."""
+    found: dict[str, dict[str, None]] = {}
+    for method in _kinds(Method):
+        for name, values in method.options.items():
+            found.setdefault(name, {}).update(dict.fromkeys(values))
+    return {name: ", ".join(values) for name, values in found.items()}
+
+
+def _kinds(method: Any) -> list[Any]:
+    """All classes below, plugins' among them."""
+    return [kind for child in method.__subclasses__() for kind in (child, *_kinds(child))]

@@ -1,0 +1,112 @@
+"""What a method is: the arrows between tokens, states and predictions."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from candi.base.rng import Rng
+from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+from candi.diffusion.embeddings import TokenEmbedding
+from candi.diffusion.prediction import Prediction
+from candi.diffusion.schedules import Schedule, timesteps
+from candi.diffusion.spaces import Space
+from candi.diffusion.state import State
+
+Predict = Callable[[], Prediction]  # p(x0 | z_t) of the state at hand; the network runs when it is called
+
+
+class Method(nn.Module, ABC):
+    """Abstract or final, nothing in between. Trunk, training, sampling and evaluation never ask which one they hold."""
+
+    bound: ClassVar[bool]  # is E[loss] >= -log p(x0)?
+    why_no_bound: ClassVar[str] = ""  # if not, why
+    causal: ClassVar[bool] = False  # may a position look only to its left?
+    time_conditioned: ClassVar[bool] = True  # does the trunk get the time?
+    noise_is_visible: ClassVar[bool] = True  # does a state look like something where it is not known?
+    leave_one_out: ClassVar[bool] = False  # is the prediction p(x0_i | z_t without position i)?
+    fixed_steps: ClassVar[bool] = False  # does the method itself decide how many steps sampling takes?
+    extra_symbols: ClassVar[int | None] = None  # symbols of discrete states beside the tokens: 1 for a mask; else None
+    options: Mapping[str, tuple[str, ...]] = {}  # keywords of `step` and the values they take
+
+    def __init__(self, embedding: TokenEmbedding) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.progress = 1.0  # fraction of the training that is done, for methods with a curriculum
+
+    @abstractmethod
+    def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
+        """z_t ~ q(z_t | x0)."""
+
+    @abstractmethod
+    def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
+        """z_1, with the prompt x0[known] in place."""
+
+    @abstractmethod
+    def embed(self, state: State) -> Hidden:
+        """What the trunk sees: the only place where methods differ in it."""
+
+    def time_input(self, state: State) -> Times:
+        """The number that the trunk is conditioned on, if the method is time-conditioned."""
+        return state.t
+
+    @abstractmethod
+    def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
+        """Nats at each position, such that the mean over t and positions is the objective."""
+
+    @abstractmethod
+    def step(self, state: State, predict: Predict, s: Times, rng: Rng) -> State:
+        """z_s from z_t and p(x0 | z_t), s < t. Known tokens are never changed. `options` are further keywords."""
+
+    @abstractmethod
+    def log_likelihood(self, state: State) -> LogProbs:
+        """log q(z_t^i | x0^i = v) for every v, up to a constant in v."""
+
+    @abstractmethod
+    def decode(self, state: State) -> Tokens:
+        """The tokens of a state; where they are not known yet, what the state looks like."""
+
+    def to_symbols(self, state: State) -> Tokens:
+        """The symbols [B, L] of a discrete state: tokens, and V for the mask."""
+        raise NotImplementedError(f"{type(self).__name__} has no discrete states")
+
+    def transition(self, state: State, prediction: Prediction, s: Times) -> LogProbs:
+        """log p(z_s^i | z_t) over the symbols of a discrete state [B, L, S]."""
+        raise NotImplementedError(f"{type(self).__name__} has no discrete states")
+
+    def from_symbols(self, state: State, symbols: Tokens, s: Times) -> State:
+        """z_s that is made of these symbols."""
+        raise NotImplementedError(f"{type(self).__name__} has no discrete states")
+
+    def corrupted_fraction(self, t: Times) -> Times:
+        """The probability that a position is open after `corrupt` to time t, independently of the others."""
+        return torch.ones_like(t)
+
+    def gaussian(self) -> tuple[Space, Schedule] | None:
+        """Where its Gaussian noise lives and how it grows, of a method that has some."""
+        return None
+
+    def invalidate_caches(self) -> None:
+        """Drop what was computed from the weights: they have changed."""
+
+    def timesteps(self, steps: int, length: int) -> Float[Tensor, "steps_and_one"]:
+        """The times of the states of a trajectory: 1 = t_0 > t_1 > ... = 0."""
+        return timesteps(steps)
+
+    def endpoint_terms(self, denoise: Callable[[State], Prediction], x0: Tokens, rng: Rng) -> PerToken:
+        """What the bound has beside the integral of `loss` over t: nats at t = 0 and t = 1."""
+        return self.embedding.weight.new_zeros(x0.shape)
+
+
+class MethodSettings(ABC):
+    """The plain values that describe a method in a configuration (a frozen dataclass), and how to build it."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    mask_vector: ClassVar[bool] = True  # does the method use the mask vector b? An unused weight has no gradient
+
+    @abstractmethod
+    def build(self, embedding: TokenEmbedding) -> Method:
+        """The method around these token vectors, which it does not change."""

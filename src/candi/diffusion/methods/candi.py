@@ -1,0 +1,211 @@
+"""CANDI: masking decides which positions stay clean, Gaussian noise corrupts the rest."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from candi.base.errors import UserError
+from candi.base.rng import Rng
+from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+from candi.diffusion.embeddings import TimestepEmbedder, TokenEmbedding
+from candi.diffusion.kernels import gaussian, masked
+from candi.diffusion.methods.base import Method, MethodSettings, Predict
+from candi.diffusion.open_positions import OpenPositions
+from candi.diffusion.prediction import Prediction
+from candi.diffusion.schedules import LinearAlpha, PowerAlpha, RankLinear, Schedule
+from candi.diffusion.solvers import SOLVERS
+from candi.diffusion.spaces import SPACES, Space
+from candi.diffusion.state import State, hidden
+from candi.diffusion.steps import pin_known, solver_step, top_count
+
+# the time of the noise as a power of that of masking: together, noise gone early, noise kept late
+PATHS = {"diagonal": 1.0, "early": 2.0, "late": 0.5}
+
+
+class CANDI(Method):
+    """q(known) = Bernoulli(alpha(t)); x~ = point(x0) + sigma(u) noise where not known.
+
+    u = t, unless masking and noise are trained independently of each other: then u is a time of its own, the network
+    learns it from the vector of a noisy position, and one model can be sampled along any path u(t) from noise to data.
+    """
+
+    bound = False
+    why_no_bound = "its Gaussian noise tells something of every token, so the loss can lie below -log p(x0)"
+    options: Mapping[str, tuple[str, ...]] = {
+        "solver": tuple(SOLVERS),
+        "inference": ("exact", "approximate"),
+        "order": ("random", "confidence"),
+        "path": tuple(PATHS),
+    }
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        *,
+        space: Space,
+        sigma: Schedule,
+        alpha: Schedule | None = None,
+        bias_weight: float = 0.5,
+        exact_scale: bool = True,
+        independent: bool = False,
+        solver: str = "ddim",
+        inference: str = "exact",
+        order: str = "random",
+        path: str = "diagonal",
+    ) -> None:
+        super().__init__(embedding)
+        self.space, self.sigma, self.alpha = space, sigma, alpha or LinearAlpha()
+        self.bias_weight = bias_weight
+        # paper: c_in = 1/sqrt(1 + sigma^2), whatever the size of the noise the network sees
+        self.noise_power = space.power if exact_scale else 1.0
+        self.solver, self.inference, self.order, self.path = solver, inference, order, path
+        self.level: TimestepEmbedder | None = None
+        if independent:
+            self.level = TimestepEmbedder(embedding.width, zero_init=True)
+        else:
+            self.options = {name: values for name, values in self.options.items() if name != "path"}
+
+    def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
+        known = masked.keep(self.alpha(t), x0.shape, rng)
+        noise = self.space.noise(x0.shape, rng)
+        u = t if self.level is None else rng.uniform(len(t), dtype=t.dtype)
+        values = gaussian.corrupt(self.space.point(x0), self.sigma(u), noise)
+        return State(t, known, hidden(x0, known), values, noise_t=None if self.level is None else u)
+
+    def corrupted_fraction(self, t: Times) -> Times:
+        return 1 - self.alpha(t)
+
+    def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
+        t = torch.ones(len(x0), device=x0.device, dtype=self.embedding.weight.dtype)
+        noise = self.space.noise(x0.shape, rng)
+        values = gaussian.corrupt(torch.zeros_like(noise), self.sigma(t), noise)
+        return State(t, known, hidden(x0, known), values, noise_t=None if self.level is None else t)
+
+    def embed(self, state: State) -> Hidden:
+        """w_x where known, lambda b + (1 - lambda) c_in y elsewhere; b tells of sigma where that has its own time."""
+        sigma = self.sigma(state.u)
+        scale = gaussian.precondition(sigma, self.noise_power)
+        mask = self.embedding.mask_vector()
+        if self.level is not None:
+            mask = mask + self.level(sigma.log())[:, None]
+        noisy = torch.lerp(scale * self.space.hidden(state.noisy), mask, self.bias_weight)
+        return torch.where(state.known[..., None], self.embedding.lookup(state.tokens), noisy)
+
+    def time_input(self, state: State) -> Times:
+        return -self.alpha(state.t).log()
+
+    def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
+        """-alpha'/(1 - alpha) * -log p(x0_i | z_t) where not known: 1/t for linear alpha, k/t for rho = t^k."""
+        return masked.weight(self.alpha(state.t), self.alpha.derivative(state.t)) * prediction.nll(x0)
+
+    def step(
+        self,
+        state: State,
+        predict: Predict,
+        s: Times,
+        rng: Rng,
+        solver: str | None = None,
+        inference: str | None = None,
+        order: str | None = None,
+        path: str | None = None,
+    ) -> State:
+        """Reveal some positions by drawing their token; move the others along the Gaussian process.
+
+        Exact inference aims at E[x0 | z_t], approximate inference at one draw of it: the one that is revealed.
+
+        In random order each position is revealed by chance. By confidence as many are, but those whose drawn token is
+        likeliest: fewer mistakes, likelier tokens, and no exact draw of the distribution, however many the steps.
+        """
+        revealed = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
+        exact, surest = (inference or self.inference) == "exact", (order or self.order) == "confidence"
+        if exact and not surest:
+            chosen, others = (
+                OpenPositions(revealed).prefetch_count(),
+                OpenPositions(~(state.known | revealed)).prefetch_count(),
+            )
+            prediction = predict()
+            drawn = prediction.at(chosen).draw(rng)
+        else:
+            others = OpenPositions(~state.known).prefetch_count()
+            prediction = predict()
+            drawn = prediction.at(others).draw(rng)
+        if surest:
+            revealed = top_count(-prediction.nll(drawn), ~state.known, revealed.sum(-1))
+        known = state.known | revealed
+        target = self.space.expect(prediction.at(others)) if exact else self.space.point(drawn)
+        u = s if self.level is None else s ** PATHS[path or self.path]
+        values = solver_step(state, prediction, target, u, self.space, self.sigma, solver or self.solver, rng)
+        tokens = torch.where(revealed, drawn, state.tokens)
+        return State(s, known, tokens, values, noise_t=None if self.level is None else u)
+
+    def gaussian(self) -> tuple[Space, Schedule]:
+        return self.space, self.sigma
+
+    def invalidate_caches(self) -> None:
+        self.space.invalidate_caches()
+
+    def log_likelihood(self, state: State) -> LogProbs:
+        noisy = self.space.log_density(state.noisy, self.sigma(state.u))
+        return pin_known(state, noisy)
+
+    def decode(self, state: State) -> Tokens:
+        return torch.where(state.known, state.tokens, self.space.nearest(state.noisy, ~state.known))
+
+
+@dataclass(frozen=True)
+class CandiSettings(MethodSettings):
+    """CANDI: masking decides which positions stay clean, Gaussian noise corrupts the rest.
+
+    Args:
+        space: Where the Gaussian noise lives; auto is embedding for a vocabulary larger than the width, else projected.
+        rank_min: Rank degradation of corrupted positions at t = 0.
+        rank_max: Rank degradation of corrupted positions at t = 1, below 0.5.
+        bias_weight: lambda, the share of the mask vector in a noisy input; 1 is masked diffusion.
+        mask_power: k of the masking path rho = t^k: the share of corrupted positions at time t.
+        independent: Train masking and noise at times of their own, so that the model can be sampled along any path.
+        precondition: Scale of noisy inputs: exact gives them unit size, paper divides by sqrt(1 + sigma^2).
+        solver: How noisy positions move in a sampling step.
+        inference: Whether they aim at the mean prediction (exact) or at one draw of it (approximate).
+        order: Which positions a sampling step reveals: any, or those that it is surest of.
+        path: Of an independent model, whether noise goes with the masks (diagonal), earlier or later than they do.
+    """
+
+    space: Literal["auto", "onehot", "projected", "embedding"] = "auto"
+    rank_min: float = 0.05
+    rank_max: float = 0.25
+    bias_weight: float = 0.5
+    mask_power: float = 1.0
+    independent: bool = False
+    precondition: Literal["exact", "paper"] = "exact"
+    solver: Literal["ddim", "euler", "ancestral"] = "ddim"
+    inference: Literal["exact", "approximate"] = "exact"
+    order: Literal["random", "confidence"] = "random"
+    path: Literal["diagonal", "early", "late"] = "diagonal"
+
+    def __post_init__(self) -> None:
+        RankLinear(self.rank_min, self.rank_max)  # validates the range
+        PowerAlpha(self.mask_power)
+        if self.path != "diagonal" and not self.independent:
+            raise UserError(f"The path {self.path!r} is for a model whose masking and noise are independent.")
+        if not 0 <= self.bias_weight <= 1:
+            raise UserError(f"The bias_weight must be in [0, 1], not {self.bias_weight}.")
+
+    def build(self, embedding: TokenEmbedding) -> CANDI:
+        space = self.space
+        if space == "auto":
+            space = "embedding" if embedding.vocab_size > embedding.width else "projected"
+        return CANDI(
+            embedding,
+            space=SPACES[space](embedding),
+            sigma=RankLinear(self.rank_min, self.rank_max),
+            alpha=LinearAlpha() if self.mask_power == 1 else PowerAlpha(self.mask_power),
+            bias_weight=self.bias_weight,
+            exact_scale=self.precondition == "exact",
+            independent=self.independent,
+            solver=self.solver,
+            inference=self.inference,
+            order=self.order,
+            path=self.path,
+        )

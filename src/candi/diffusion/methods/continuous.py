@@ -1,0 +1,93 @@
+"""Continuous diffusion of tokens: Gaussian noise on every position, and no mask. See `onehot.py` and `embedding.py`."""
+
+from collections.abc import Mapping
+
+import torch
+
+from candi.base.rng import Rng
+from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+from candi.diffusion.embeddings import TokenEmbedding
+from candi.diffusion.kernels import gaussian
+from candi.diffusion.methods.base import Method, Predict
+from candi.diffusion.prediction import Prediction
+from candi.diffusion.schedules import Schedule
+from candi.diffusion.solvers import SOLVERS
+from candi.diffusion.spaces import Space
+from candi.diffusion.state import State, hidden
+from candi.diffusion.steps import pin_known, solver_step
+
+
+class Continuous(Method):
+    """x~ = point(x0) + sigma(t) noise everywhere; the tokens are read off the last prediction."""
+
+    bound = False
+    why_no_bound = "its loss is an unweighted cross-entropy, not the integral that bounds -log p(x0)"
+    options: Mapping[str, tuple[str, ...]] = {"solver": tuple(SOLVERS), "inference": ("exact", "approximate")}
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        *,
+        space: Space,
+        sigma: Schedule,
+        exact_scale: bool = True,
+        solver: str = "ddim",
+        inference: str = "exact",
+    ) -> None:
+        super().__init__(embedding)
+        self.space, self.sigma = space, sigma
+        self.noise_power = space.power if exact_scale else 1.0
+        self.solver, self.inference = solver, inference
+
+    def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
+        noise = self.space.noise(x0.shape, rng)
+        values = gaussian.corrupt(self.space.point(x0), self.sigma(t), noise)
+        nothing = torch.zeros_like(x0, dtype=torch.bool)
+        return State(t, nothing, hidden(x0, nothing), values)
+
+    def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
+        t = torch.ones(len(x0), device=x0.device, dtype=self.embedding.weight.dtype)
+        noise = self.space.noise(x0.shape, rng)
+        return State(t, known, hidden(x0, known), gaussian.corrupt(torch.zeros_like(noise), self.sigma(t), noise))
+
+    def embed(self, state: State) -> Hidden:
+        """c_in y, and w_x in the place of a prompt."""
+        noisy = gaussian.precondition(self.sigma(state.t), self.noise_power) * self.space.hidden(state.noisy)
+        return torch.where(state.known[..., None], self.embedding.lookup(state.tokens), noisy)
+
+    def time_input(self, state: State) -> Times:
+        return self.sigma(state.t).log()
+
+    def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
+        return prediction.nll(x0)
+
+    def step(
+        self,
+        state: State,
+        predict: Predict,
+        s: Times,
+        rng: Rng,
+        solver: str | None = None,
+        inference: str | None = None,
+    ) -> State:
+        """Along the Gaussian process towards E[x0 | z_t] or a draw of it; at s = 0 the draw itself is the end."""
+        prediction = predict()
+        drawn = prediction.draw(rng)
+        exact = (inference or self.inference) == "exact"
+        target = self.space.expect(prediction) if exact else self.space.point(drawn)
+        values = solver_step(state, prediction, target, s, self.space, self.sigma, solver or self.solver, rng)
+        known = state.known | (s <= 0)[:, None]
+        return State(s, known, hidden(state.tokens.where(state.known, drawn), known), values)
+
+    def gaussian(self) -> tuple[Space, Schedule]:
+        return self.space, self.sigma
+
+    def invalidate_caches(self) -> None:
+        self.space.invalidate_caches()
+
+    def log_likelihood(self, state: State) -> LogProbs:
+        noisy = self.space.log_density(state.noisy, self.sigma(state.t))
+        return pin_known(state, noisy)
+
+    def decode(self, state: State) -> Tokens:
+        return torch.where(state.known, state.tokens, self.space.nearest(state.noisy, ~state.known))

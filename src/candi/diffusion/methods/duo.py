@@ -1,0 +1,254 @@
+"""DUO: uniform diffusion as the argmax of a Gaussian one, with the curriculum that this duality allows."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from candi.base.errors import UserError
+from candi.base.rng import Rng
+from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens, Values
+from candi.diffusion.embeddings import TokenEmbedding
+from candi.diffusion.identifiability.closed_form import survival, survival_slope
+from candi.diffusion.kernels import uniform
+from candi.diffusion.methods.base import Method, MethodSettings, Predict
+from candi.diffusion.methods.udlm import uniform_endpoint_terms
+from candi.diffusion.prediction import Prediction
+from candi.diffusion.schedules import Geometric, Schedule
+from candi.diffusion.state import State
+from candi.diffusion.steps import pin_known
+
+_KNOTS = 2048
+
+
+@dataclass(frozen=True)
+class UniformOfGaussian:
+    """alpha = (V (1 - rho(sigma(t), V)) - 1)/(V - 1): how much of a token the argmax of its noisy one-hot keeps.
+
+    Computed at knots once, with its exact derivative, and interpolated by cubics that have both: smooth for any V.
+    """
+
+    vocab_size: int
+    sigma: Geometric
+
+    def __call__(self, t: Tensor) -> Tensor:
+        place, left, right, rise, fall = self._around(t)
+        u, v = place, 1 - place
+        value = v * v * (1 + 2 * u) * left + u * u * (1 + 2 * v) * right + u * v * (v * rise - u * fall)
+        return value.to(t.dtype)
+
+    def derivative(self, t: Tensor) -> Tensor:
+        place, left, right, rise, fall = self._around(t)
+        u, v = place, 1 - place
+        slope = 6 * u * v * (right - left) + v * (v - 2 * u) * rise + u * (u - 2 * v) * fall
+        return (slope * _KNOTS).to(t.dtype)
+
+    def _around(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Place between two knots, values at both, and slopes at both per knot distance."""
+        values, slopes = (part.to(t.device) for part in _knots(self.vocab_size, self.sigma))
+        place = t.double() * _KNOTS
+        knot = place.floor().clamp(0, _KNOTS - 1)
+        i = knot.long()
+        return place - knot, values[i], values[i + 1], slopes[i] / _KNOTS, slopes[i + 1] / _KNOTS
+
+
+@lru_cache(maxsize=8)
+def _knots(vocab_size: int, sigma: Geometric) -> tuple[Tensor, Tensor]:
+    t = torch.linspace(0, 1, _KNOTS + 1, dtype=torch.float64)
+    share = vocab_size / (vocab_size - 1)
+    values = share * survival(sigma(t), vocab_size) - 1 / (vocab_size - 1)
+    return values, share * survival_slope(sigma(t), vocab_size) * sigma.derivative(t)
+
+
+@lru_cache(maxsize=8)
+def sigma_range(vocab_size: int, start: float = 0.999, end: float = 0.001) -> Geometric:
+    """The noise between which alpha falls from `start` to `end`, by bisection in log sigma."""
+
+    def sigma_of(alpha: float) -> float:
+        kept = (alpha * (vocab_size - 1) + 1) / vocab_size
+        low, high = -6.0, 12.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            enough = float(survival(torch.tensor([middle], dtype=torch.float64).exp(), vocab_size)) > kept
+            low, high = (middle, high) if enough else (low, middle)
+        return float(torch.tensor(low, dtype=torch.float64).exp())
+
+    return Geometric(sigma_of(start), sigma_of(end))
+
+
+class DUO(Method):
+    """UDLM whose alpha comes from the Gaussian underneath. Early in training the network sees softmax(w_t/tau) W, w_t
+
+    the noisy one-hot vector; tau falls to 0, where that is the argmax, over the share `curriculum` of the training.
+    """
+
+    bound = True
+    leave_one_out = True
+    extra_symbols = 0
+    options: Mapping[str, tuple[str, ...]] = {"sampler": ("ancestral", "greedy")}
+
+    def __init__(
+        self,
+        embedding: TokenEmbedding,
+        *,
+        sigma: Geometric | None = None,
+        curriculum: float = 0.5,
+        softness: float = 0.1,
+        candidates: int = 64,
+        sampler: str = "ancestral",
+    ) -> None:
+        super().__init__(embedding)
+        self.sigma = sigma or sigma_range(embedding.vocab_size)
+        self.alpha: Schedule = UniformOfGaussian(embedding.vocab_size, self.sigma)
+        self.curriculum, self.softness, self.candidates = curriculum, softness, candidates
+        self.sampler = sampler
+
+    def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
+        nothing = torch.zeros_like(x0, dtype=torch.bool)
+        temperature = self._temperature()
+        if temperature is None:
+            return State(t, nothing, uniform.corrupt(x0, self.alpha(t), self.embedding.vocab_size, rng))
+        ids, scores, cut = self._largest(x0, t, rng)
+        winner = ids.gather(-1, scores.argmax(-1, keepdim=True))[..., 0]
+        sharp = scores / temperature
+        if cut is None:
+            return State(t, nothing, winner, self.embedding.mixture(ids, self._like(torch.softmax(sharp, -1))))
+        # the entries left out are many and small: their expected weight, on the mean token vector
+        left_out = self.embedding.vocab_size - ids.shape[-1]
+        spread = (self.sigma(t.double()) / temperature)[:, None]
+        mass = spread.square() / 2 + torch.special.log_ndtr(cut - spread) - torch.special.log_ndtr(cut)
+        weights = self._like(torch.softmax(torch.cat([sharp, (mass + math.log(left_out))[..., None]], -1), -1))
+        rest = weights[..., -1:] * self.embedding.rows().mean(0)
+        return State(t, nothing, winner, self.embedding.mixture(ids, weights[..., :-1]) + rest)
+
+    def _like(self, weights: Tensor) -> Tensor:
+        return weights.to(self.embedding.weight.dtype)
+
+    def _temperature(self) -> float | None:
+        """tau, or None once it has reached 0. Only training sees the curriculum."""
+        left = 1 - self.progress / self.curriculum if self.curriculum > 0 else 0.0
+        return self.softness * left if self.training and left > 0 else None
+
+    def _largest(self, x0: Tokens, t: Times, rng: Rng) -> tuple[Tensor, Values, PerToken | None]:
+        """Tokens and entries of the noisy one-hot: that of x0 and the largest others, without the V - 1 others.
+
+        The largest of n uniforms is u^(1/n), the next smaller by a factor u^(1/(n-1)), and so on; Phi^-1 makes them
+        normal, and the last is the cut below which the others lie. Which tokens they belong to is chance (drawn with
+        replacement: at V > 16 K a token rarely comes twice). For smaller V all entries are held, and there is no cut.
+        """
+        size, count = self.embedding.vocab_size, self.candidates
+        sigma = self.sigma(t.double())[:, None, None]
+        own = 1 + sigma * rng.normal(*x0.shape, 1, dtype=torch.float64)
+        if size <= 16 * count:
+            entries = sigma * rng.normal(*x0.shape, size, dtype=torch.float64)
+            ids = torch.arange(size, device=x0.device).expand(*x0.shape, size)
+            return ids, entries.scatter(-1, x0[..., None], own), None
+        left = torch.arange(size - 1, size - 1 - count, -1, device=x0.device, dtype=torch.float64)
+        log_uniform = rng.uniform(*x0.shape, count, dtype=torch.float64).clamp(min=1e-300).log()
+        # 1 - 2^-53 is the largest uniform below 1
+        noise = torch.special.ndtri((log_uniform / left).cumsum(-1).exp().clamp(max=1 - 2**-53))
+        others = rng.integers(*x0.shape, count, below=size - 1)
+        others = others + (others >= x0[..., None])  # any token but x0
+        return torch.cat([x0[..., None], others], -1), torch.cat([own, sigma * noise], -1), noise[..., -1]
+
+    def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
+        t = torch.ones(len(x0), device=x0.device, dtype=self.embedding.weight.dtype)
+        return State(t, known, x0.where(known, rng.integers(*x0.shape, below=self.embedding.vocab_size)))
+
+    def embed(self, state: State) -> Hidden:
+        return self.embedding.lookup(state.tokens) if state.values is None else state.values
+
+    def time_input(self, state: State) -> Times:
+        return -self.alpha(state.t).log()
+
+    def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
+        alpha, slope = (f(state.t)[:, None].expand(x0.shape) for f in (self.alpha, self.alpha.derivative))
+        return prediction.reduce(uniform.nelbo, x0, state.tokens, alpha, slope)
+
+    def step(self, state: State, predict: Predict, s: Times, rng: Rng, sampler: str | None = None) -> State:
+        """Ancestral; with a greedy tail the last step takes the likeliest tokens."""
+        prediction = predict()
+        here = (-prediction.nll(state.tokens)).exp()
+        drawn = prediction.draw(rng)
+        # alpha(0) is a little below 1, but the end is x0 itself: a draw of p(x0 | z_t)
+        alpha_s = self.alpha(s).masked_fill(s <= 0, 1.0)
+        tokens = uniform.step(state.tokens, drawn, here, self.alpha(state.t), alpha_s, self.embedding.vocab_size, rng)
+        ended = (s <= 0)[:, None]
+        if (sampler or self.sampler) == "greedy" and bool(ended.any()):
+            tokens = self._likeliest(state, prediction, here).where(ended, tokens)
+        return State(s, state.known | ended, state.tokens.where(state.known, tokens))
+
+    def _likeliest(self, state: State, prediction: Prediction, here: PerToken) -> Tokens:
+        """argmax_v p(x0 = v | z_t) ~ p_v (V alpha 1[v = z] + 1 - alpha): the best token of p, or staying at z."""
+        mode = prediction.mode()
+        a = self.alpha(state.t)[:, None]
+        stay = here * (self.embedding.vocab_size * a + 1 - a) >= (-prediction.nll(mode)).exp() * (1 - a)
+        return state.tokens.where(stay, mode)
+
+    def to_symbols(self, state: State) -> Tokens:
+        return state.tokens
+
+    def transition(self, state: State, prediction: Prediction, s: Times) -> LogProbs:
+        alphas = self.alpha(state.t), self.alpha(s).masked_fill(s <= 0, 1.0)
+        return uniform.transition(state.tokens, prediction.log_probs(), *alphas)
+
+    def from_symbols(self, state: State, symbols: Tokens, s: Times) -> State:
+        return State(s, state.known | (s <= 0)[:, None], symbols)
+
+    def log_likelihood(self, state: State) -> LogProbs:
+        noisy = uniform.log_likelihood(state.tokens, self.alpha(state.t), self.embedding.vocab_size)
+        return pin_known(state, noisy)
+
+    def decode(self, state: State) -> Tokens:
+        return state.tokens
+
+    def endpoint_terms(self, denoise: Callable[[State], Prediction], x0: Tokens, rng: Rng) -> PerToken:
+        return uniform_endpoint_terms(self, self.alpha, denoise, x0, rng)
+
+
+@dataclass(frozen=True)
+class DuoSettings(MethodSettings):
+    """DUO: uniform diffusion from the Gaussian underneath, with a curriculum.
+
+    Args:
+        log_snr_max: Log signal-to-noise ratio of the Gaussian at t = 0; by default the one at which alpha is 0.999.
+        log_snr_min: The same at t = 1; by default the one at which alpha is 0.001.
+        curriculum: Share of the training in which inputs are soft.
+        softness: Their temperature at the beginning.
+        candidates: Tokens that a soft input is made of.
+        sampler: ancestral, or greedy for the likeliest tokens in the last step.
+    """
+
+    mask_vector: ClassVar[bool] = False
+    log_snr_max: float | None = None
+    log_snr_min: float | None = None
+    curriculum: float = 0.5
+    softness: float = 0.1
+    candidates: int = 64
+    sampler: Literal["ancestral", "greedy"] = "ancestral"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.curriculum <= 1 or self.softness <= 0 or self.candidates < 1:
+            raise UserError("DUO needs a curriculum in [0, 1], a softness above 0 and at least 1 candidate.")
+
+    def build(self, embedding: TokenEmbedding) -> DUO:
+        if embedding.vocab_size < 2:
+            raise UserError("DUO needs a vocabulary of at least 2 tokens; the text has only 1.")
+        auto = sigma_range(embedding.vocab_size)
+        # log SNR = -2 log sigma, linear in t where sigma is geometric
+        low, high = (
+            default if given is None else float(torch.tensor(-given / 2).exp())
+            for given, default in ((self.log_snr_max, auto.low), (self.log_snr_min, auto.high))
+        )
+        return DUO(
+            embedding,
+            sigma=Geometric(low, high),
+            curriculum=self.curriculum,
+            softness=self.softness,
+            candidates=self.candidates,
+            sampler=self.sampler,
+        )

@@ -1,0 +1,111 @@
+"""Checkpoints that are whole or absent.
+
+A checkpoint is a folder: model.safetensors (averaged weights), config.json and tokenizer.json, which are enough to
+sample; training.safetensors (weights and optimizer moments) and progress.json, which are needed to go on; and
+manifest.json with a hash of each. It is written aside, flushed to disk and renamed.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from candi.base.config import read_json
+from candi.base.errors import UserError
+from candi.base.files import sha256
+from candi.model.files import CONFIG
+
+MANIFEST, CHECKPOINTS = "manifest.json", "checkpoints"
+_NAME, _ASIDE = "step-{:08d}", ".writing-"
+
+
+def write(parent: Path, step: int, fill: Callable[[Path], None], keep: int) -> Path:
+    """Let `fill` write the files of a checkpoint, then make it appear at once; older ones beyond `keep` go."""
+    final = parent / _NAME.format(step)
+    aside = parent / f"{_ASIDE}{final.name}"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        fill(aside)
+        hashes = {path.name: sha256(path) for path in sorted(aside.iterdir())}
+        (aside / MANIFEST).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
+        for path in aside.iterdir():
+            _flush(path)
+        _flush(aside)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    if final.exists():  # a damaged one of the same step
+        shutil.rmtree(final)
+    os.replace(aside, final)
+    _flush(parent)
+    for old in found(parent)[keep:]:
+        shutil.rmtree(old)
+    return final
+
+
+def found(parent: Path) -> list[Path]:
+    """Checkpoints of a run, newest first, intact or not."""
+    if not parent.is_dir():
+        return []
+    return sorted((p for p in parent.iterdir() if re.fullmatch(r"step-\d+", p.name)), reverse=True)
+
+
+def intact(parent: Path, report: Callable[[str], None]) -> Iterator[Path]:
+    """Checkpoints whose files are what was written, newest first; damaged ones are reported and passed over."""
+    for folder in found(parent):
+        damage = _damage(folder)
+        if damage is None:
+            yield folder
+        else:
+            report(f"The checkpoint {folder} is damaged ({damage}); the one before it is used, if there is one.")
+
+
+def _damage(folder: Path) -> str | None:
+    try:
+        hashes = read_json(folder / MANIFEST)
+    except UserError as error:
+        return str(error)
+    if not isinstance(hashes, dict):
+        return f"{MANIFEST} is not what was written"
+    for name, expected in hashes.items():
+        path = folder / name
+        if not path.exists():
+            return f"{name} is missing"
+        if sha256(path) != expected:
+            return f"{name} is not what was written"
+    return None
+
+
+def _flush(path: Path) -> None:
+    """To the disk itself, so that the rename is never seen before the content."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def find_checkpoint(folder: Path, report: Callable[[str], None]) -> Path | None:
+    """The folder itself if it holds a model, else its newest intact checkpoint; None if it is neither."""
+    if (folder / CONFIG).exists():
+        return folder
+    if not (folder / CHECKPOINTS).is_dir():
+        return None
+    newest = next(intact(folder / CHECKPOINTS, report), None)
+    if newest is None:
+        raise UserError(f"{folder} has no intact checkpoint yet; let its training reach the first one.")
+    return newest
+
+
+def step_of(folder: Path) -> int | None:
+    """How long the model of a checkpoint was trained; None of one that was packed."""
+    number = folder.name.rpartition("step-")[2]
+    return int(number) if number.isdecimal() else None
+
+
+def to_stderr(text: str) -> None:
+    print(text, file=sys.stderr)

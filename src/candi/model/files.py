@@ -1,0 +1,90 @@
+"""The files of a model: model.safetensors, config.json, tokenizer.json, and card.json of one that was packed."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from candi.base.config import read_json
+from candi.base.errors import UserError
+from candi.base.files import sha256
+from candi.base.tensors import read_tensors, write_tensors
+from candi.data.tokenizer import Tokenizer
+from candi.nets.config import ModelConfig
+from candi.nets.denoiser import Denoiser
+
+WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
+CARD = "card.json"  # what a model was made of, how well it does, what it should be sampled with
+
+# weights of 0.1 had other names
+_RENAMED = (
+    ("codebook.weight", "embedding.weight"),
+    ("codebook.empty", "embedding.mask"),
+    ("trunk.clock.", "trunk.timestep_embedder."),
+    (".neighbours.", ".short_conv."),
+)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors by the names that they have now."""
+    return {_current(name): tensor for name, tensor in read_tensors(path).items()}
+
+
+def _current(name: str) -> str:
+    for old, new in _RENAMED:
+        name = name.replace(old, new)
+    return name
+
+
+def write_model(folder: Path, weights: dict[str, Tensor], tokenizer: Tokenizer, config: ModelConfig) -> None:
+    """model.safetensors, config.json and tokenizer.json."""
+    write_tensors(weights, folder / WEIGHTS)
+    (folder / CONFIG).write_text(json.dumps(config.to_json(), indent=2) + "\n", encoding="utf-8")
+    (folder / TOKENIZER).write_text(tokenizer.json, encoding="utf-8")
+
+
+def read_config(folder: Path) -> ModelConfig:
+    return ModelConfig.from_json(read_json(folder / CONFIG), str(folder / CONFIG))
+
+
+def load_weights(denoiser: Denoiser, path: Path) -> None:
+    """Strict: every weight must be there, no other, each of its shape."""
+    weights = read_weights(path)
+    expected = denoiser.state_dict()
+    wrong = sorted(weights.keys() ^ expected.keys()) or [
+        name for name, tensor in expected.items() if weights[name].shape != tensor.shape
+    ]
+    if wrong:
+        raise UserError(f"{path} does not fit its config.json: {_some(wrong)} missing, unexpected or of another shape.")
+    denoiser.load_state_dict(weights)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def check_weights(folder: Path) -> None:
+    """Refuse weights that are not those of the card, if there is one."""
+    card = read_json(folder / CARD) if (folder / CARD).exists() else {}
+    expected = card.get("sha256") if isinstance(card, dict) else None
+    if expected is not None and sha256(folder / WEIGHTS) != expected:
+        raise UserError(
+            f"{folder / WEIGHTS} is not what {folder / CARD} was written for (SHA-256 differs); fetch the model anew."
+        )
+
+
+def recommended(folder: Path) -> dict[str, Any]:
+    """The sampling options that the model's card recommends; none without a card."""
+    path = folder / CARD
+    if not path.exists():
+        return {}
+    card = read_json(path)
+    advice = card.get("recommended", {}) if isinstance(card, dict) else None
+    kinds: dict[str, Any] = {"steps": int, "temperature": (int, float)}
+    if not isinstance(advice, dict) or not all(
+        isinstance(v, kinds.get(k, str)) and not isinstance(v, bool) for k, v in advice.items()
+    ):
+        raise UserError(f"{path} is no card of a model: what it recommends is no table of sampling options.")
+    return advice

@@ -1,0 +1,238 @@
+"""A trained model with its tokenizer: load, generate, sample, save."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import ModelHubMixin, snapshot_download
+from torch import Tensor
+
+from candi.base.errors import UserError, unknown
+from candi.base.rng import Rng, fold_in
+from candi.base.types import Mask, Tokens
+from candi.data.tokenizer import Tokenizer
+from candi.diffusion import guidance
+from candi.diffusion.guidance.classifier_free import Conditional
+from candi.diffusion.sampler import Denoise, SampleStep, bind_step, last_state, sample
+from candi.model.files import (
+    CARD,
+    CONFIG,
+    TOKENIZER,
+    WEIGHTS,
+    check_weights,
+    load_weights,
+    read_config,
+    recommended,
+    write_model,
+)
+from candi.nets.config import ModelConfig
+from candi.nets.denoiser import Denoiser
+from candi.nets.engine import Engine
+from candi.nets.kv_cache import KVCachedDenoiser
+
+PRECISIONS = ("auto", "bf16", "float32")
+
+
+@dataclass(frozen=True)
+class Template:
+    """The sequence to be filled: tokens [L] and which of them are given."""
+
+    tokens: Tensor
+    known: Tensor
+
+
+class Model(
+    ModelHubMixin,
+    library_name="candi",
+    license="apache-2.0",
+    tags=["discrete-diffusion", "text-generation"],
+):
+    """A denoiser and its tokenizer."""
+
+    def __init__(
+        self,
+        denoiser: Denoiser,
+        tokenizer: Tokenizer,
+        model_config: ModelConfig | None = None,
+        recommended: Mapping[str, Any] | None = None,
+    ) -> None:
+        # the argument is not called `config`: the hub mixin would fill one of that name by itself
+        config = model_config or denoiser.config
+        if config is None:
+            raise UserError(
+                "A model needs to know what its denoiser is built from; make it with Denoiser.build(config)."
+            )
+        if tokenizer.vocab_size != config.vocab_size:
+            raise UserError(
+                f"The tokenizer has {tokenizer.vocab_size} tokens but the model was trained with "
+                f"{config.vocab_size}; use the tokenizer.json that was saved with the model."
+            )
+        self.denoiser, self.tokenizer, self.config = denoiser.eval(), tokenizer, config
+        self.recommended = {"steps": 32, "temperature": 1.0, **(recommended or {})}
+        self._engine: tuple[object, Engine] | None = None
+
+    @property
+    def device(self) -> torch.device:
+        return self.denoiser.head.weight.device
+
+    def to(self, device: torch.device | str) -> "Model":
+        self.denoiser.to(device)
+        return self
+
+    def generate(self, n: int = 1, *, batch_size: int = 64, seed: int = 0, **options: Any) -> list[str]:
+        """`n` texts. See `trajectory` for the options. A text depends on (seed, its number), not on the batch size."""
+        tokens = self.sample(n, batch_size=batch_size, seed=seed, **options)
+        return [self.tokenizer.decode(row) for row in tokens.tolist()]
+
+    def sample(self, n: int = 1, *, batch_size: int = 64, seed: int = 0, **options: Any) -> Tokens:
+        """`n` token sequences [n, L]."""
+        if n < 1 or batch_size < 1:
+            raise UserError(f"At least 1 sample in batches of at least 1 is needed, not {n} in {batch_size}.")
+        counts = [(start, min(batch_size, n - start)) for start in range(0, n, batch_size)]
+        ends = (last_state(self.trajectory(count, seed=seed, first=start, **options)) for start, count in counts)
+        return torch.cat([self.denoiser.method.decode(state).cpu() for state in ends])
+
+    def trajectory(
+        self,
+        n: int = 1,
+        *,
+        length: int | None = None,
+        steps: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        prompt: str | None = None,
+        infill: str | None = None,
+        blank: str = "_",
+        seed: int = 0,
+        first: int = 0,
+        precision: str = "auto",
+        compile: bool = False,
+        label: int | None = None,
+        label_weight: float = 0.0,
+        guide: guidance.Guidance | None = None,
+        **options: str | None,
+    ) -> Iterator[SampleStep]:
+        """From noise to text: `steps` + 1 states, each with its prediction, of samples number `first` to `first + n`.
+
+        `prompt` is given text at the start; `infill` is a template in which each `blank` is one token to be filled.
+        Steps, temperature and options that are not given are those that the model recommends.
+        `precision` auto is bf16 on a GPU and float32 elsewhere; `compile` pays off from some thousand samples on,
+        and does nothing for a causal method.
+        `label` conditions a model that was trained with labels, `label_weight` is the weight of classifier-free
+        guidance; `guide` steers any model.
+        `options` are those of the method's step, such as solver="euler" or inference="approximate".
+        """
+        method = self.denoiser.method
+        asked = any(value is not None for value in options.values())
+        complete = self.with_defaults(steps=steps, temperature=temperature, **options)
+        count, warmth = complete.pop("steps"), complete.pop("temperature")
+        step = bind_step(method, **complete)
+        denoise: Denoise = self._network(precision, compile)
+        if label is not None:
+            self._check_label(label)
+            network, without = self._network(precision, compile), self._network(precision, compile)
+            denoise = guidance.classifier_free(network, without, label, label_weight)
+        denoise = guidance.tempered(denoise, warmth)
+        denoise = denoise if top_k is None else guidance.top_k(denoise, top_k)
+        denoise = denoise if top_p is None else guidance.top_p(denoise, top_p)
+        if guide is not None:
+            plain = step
+            denoise, step = guide.over(method, denoise, step)
+            if step is not plain and asked:  # what the model recommends was not asked for
+                raise UserError("Discrete guidance has a step of its own; leave out the sampling options.")
+        template = self.template(length, prompt, infill, blank)
+        timesteps = method.timesteps(count, len(template.tokens))
+        rng = Rng.per_row((fold_in(seed, "sample", first + row) for row in range(n)), self.device)
+        x0: Tokens = template.tokens.to(self.device).repeat(n, 1)
+        known: Mask = template.known.to(self.device).repeat(n, 1)
+        with torch.no_grad():
+            prior = method.prior(x0, known, rng)
+        return sample(denoise, step, prior, timesteps, rng)
+
+    def with_defaults(self, **options: Any) -> dict[str, Any]:
+        """Options, with the model's recommendations for those that are None."""
+        return {**options, **{k: v for k, v in self.recommended.items() if options.get(k) is None}}
+
+    def _check_label(self, label: int) -> None:
+        if not 0 <= label < self.config.classes:
+            taught = f"0 or 1 ({self.config.label})" if self.config.label else "none: it was trained without --label"
+            raise UserError(f"The model has no label {label}; it has {taught}.")
+
+    def _network(self, precision: str, compile: bool) -> Conditional:
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
+        cuda = self.device.type == "cuda"
+        if (precision == "bf16" or compile) and not cuda:
+            raise UserError("Sampling in bf16 and compiled is for a CUDA GPU; leave out --precision and --compile.")
+        if compile and precision == "float32":
+            raise UserError("Compiled sampling is in bf16; leave out --precision or --compile.")
+        cache = self.denoiser.trunk.new_cache() if self.denoiser.method.causal else None
+        if cache is not None:
+            return KVCachedDenoiser(self.denoiser, cache, bf16=cuda and precision != "float32")
+        if not cuda or precision == "float32":
+            return self.denoiser
+        weights = [(p.data_ptr(), p._version) for p in self.denoiser.parameters()]
+        if self._engine is None or self._engine[0] != (compile, weights):
+            self._engine = (compile, weights), Engine(self.denoiser, compile)
+        return self._engine[1]
+
+    def template(
+        self, length: int | None = None, prompt: str | None = None, infill: str | None = None, blank: str = "_"
+    ) -> Template:
+        """Given tokens at their positions, everything else open."""
+        if prompt and infill:
+            raise UserError("Give a prompt or an infill template, not both: a template can begin with the prompt.")
+        if length is not None and length < 1:
+            raise UserError(f"The length must be at least 1, not {length}.")
+        given = self._filled(infill, blank) if infill else [int(i) for i in self.tokenizer.encode(prompt or "")]
+        size = length or (len(given) if infill else self.config.length)
+        if self.tokenizer.pad is not None:  # a row begins with its begin, and a template is all of it
+            size = length or self.config.length
+            given = [self.tokenizer.begin, *given]
+            if infill:
+                given += [self.tokenizer.end, *[self.tokenizer.pad] * (size - len(given) - 1)]
+        if len(given) > size:
+            kind = "infill template" if infill else "prompt"
+            raise UserError(
+                f"The {kind} has {len(given)} tokens but the sequence only {size}; shorten it or raise --length."
+            )
+        row = given + [None] * (size - len(given))
+        return Template(
+            torch.tensor([0 if token is None else token for token in row]),
+            torch.tensor([token is not None for token in row]),
+        )
+
+    def _filled(self, infill: str, blank: str) -> list[int | None]:
+        if len(blank) != 1:
+            raise UserError(f"The blank must be a single character, not {blank!r}.")
+        row: list[int | None] = []
+        for index, text in enumerate(infill.split(blank)):
+            row += [None] if index else []
+            row += [int(i) for i in self.tokenizer.encode(text)] if text else []
+        return row
+
+    @classmethod
+    def read(cls, folder: Path, device: torch.device | str = "cpu") -> "Model":
+        """From the files of a checkpoint."""
+        config, tokenizer, advice = read_config(folder), Tokenizer.load(folder / TOKENIZER), recommended(folder)
+        check_weights(folder)
+        denoiser = Denoiser.build(config)
+        load_weights(denoiser, folder / WEIGHTS)
+        return cls(denoiser.to(device), tokenizer, config, advice)
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        write_model(save_directory, self.denoiser.state_dict(), self.tokenizer, self.config)
+
+    @classmethod
+    def _from_pretrained(
+        cls, *, model_id: str, token: str | bool | None = None, device: torch.device | str = "cpu", **options: Any
+    ) -> "Model":
+        folder = Path(model_id)
+        if not folder.is_dir():
+            download = {k: options[k] for k in ("revision", "cache_dir", "force_download", "local_files_only")}
+            patterns = [WEIGHTS, CONFIG, TOKENIZER, CARD]
+            folder = Path(snapshot_download(model_id, token=token, allow_patterns=patterns, **download))
+        return cls.read(folder, device)

@@ -1,0 +1,77 @@
+"""What a denoiser is built from: config.json."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from candi.base.config import from_json
+from candi.base.errors import UserError, unknown
+from candi.diffusion.embeddings import TokenEmbedding
+from candi.diffusion.methods import METHODS, Method, MethodSettings
+from candi.nets.trunk import TrunkSettings
+from candi.nets.trunks import trunk_settings
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """All that is needed to build a denoiser."""
+
+    vocab_size: int
+    length: int
+    method: str
+    settings: MethodSettings
+    model: TrunkSettings
+    label: str | None = None  # what the model was taught to generate by
+    trunk: str = "dit"
+
+    @property
+    def classes(self) -> int:
+        return 0 if self.label is None else 2
+
+    def build_method(self, width: int | None = None) -> Method:
+        """The method around new token vectors; of another width where only its declarations matter."""
+        width = self.model.width if width is None else width
+        return self.settings.build(TokenEmbedding(self.vocab_size, width, self.settings.mask_vector))
+
+    def to_json(self) -> dict[str, Any]:
+        """The method's settings stand under its name."""
+        return {
+            "vocab_size": self.vocab_size,
+            "length": self.length,
+            "label": self.label,
+            "method": self.method,
+            self.method: dataclasses.asdict(self.settings),
+            "trunk": self.trunk,
+            "model": dataclasses.asdict(self.model),
+        }
+
+    @classmethod
+    def from_json(cls, values: object, where: str) -> "ModelConfig":
+        if not isinstance(values, Mapping):
+            raise UserError(f"{where}: expected an object, not {values!r}.")
+        name, trunk = values.get("method"), values.get("trunk", "dit")
+        if not isinstance(name, str) or name not in METHODS:
+            raise UserError(f"{where}: {unknown('method', str(name), METHODS)}")
+        if not isinstance(trunk, str):
+            raise UserError(f"{where}: trunk must be a name, not {trunk!r}.")
+        rest = {key: value for key, value in values.items() if key not in ("method", name, "model", "trunk")}
+        sizes = from_json(_Sizes, rest, where)
+        if min(sizes.vocab_size, sizes.length) < 1:
+            raise UserError(f"{where}: vocab_size and length must be at least 1.")
+        return cls(
+            sizes.vocab_size,
+            sizes.length,
+            name,
+            from_json(METHODS[name], values.get(name, {}), f"{where}, {name}"),
+            from_json(trunk_settings(trunk), values.get("model", {}), f"{where}, model"),
+            sizes.label,
+            trunk,
+        )
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    vocab_size: int
+    length: int
+    label: str | None = None

@@ -1,0 +1,111 @@
+"""The trunk of the library: a diffusion transformer (DiT) with rotary positions and adaLN."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from candi.base.errors import UserError
+from candi.base.types import Hidden, Times
+from candi.diffusion.embeddings import TimestepEmbedder
+from candi.nets.layers import Block, KVCache, modulate, rotary
+from candi.nets.trunk import Trunk, TrunkSettings
+
+
+@dataclass(frozen=True)
+class DiTSettings(TrunkSettings):
+    """The transformer.
+
+    Args:
+        width: Hidden width D; also the dimension of the token vectors.
+        blocks: Number of transformer blocks.
+        heads: Attention heads; must divide the width.
+        conditioning: Width of the time conditioning.
+        dropout: Dropout on each residual branch.
+        convolution: Positions in a short convolution before each attention; 0 is none, 7 helps short runs on text.
+    """
+
+    width: int = 256
+    blocks: int = 6
+    heads: int = 4
+    conditioning: int = 128
+    dropout: float = 0.0
+    convolution: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.width, self.blocks, self.heads, self.conditioning) < 1:
+            raise UserError("The model's width, blocks, heads and conditioning must all be at least 1.")
+        if self.width % (2 * self.heads):
+            raise UserError(
+                f"The model's width {self.width} cannot be divided into {self.heads} heads of even size; "
+                "choose a width that is a multiple of twice the heads."
+            )
+        if self.convolution < 0:
+            raise UserError(f"The model's convolution must be 0 or more positions, not {self.convolution}.")
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"The model's dropout must be in [0, 1), not {self.dropout}.")
+
+    def build(self, causal: bool = False) -> "DiT":
+        return DiT(self, causal)
+
+
+class DiT(Trunk):
+    """Unit vectors [B, L, D] and a time [B] to features [B, L, D]."""
+
+    def __init__(self, settings: DiTSettings, causal: bool = False) -> None:
+        super().__init__()
+        self.settings, self.causal = settings, causal
+        self.width, self.conditioning = settings.width, settings.conditioning
+        self.timestep_embedder = TimestepEmbedder(settings.conditioning)
+        self.blocks = nn.ModuleList(
+            Block(
+                settings.width,
+                settings.heads,
+                settings.conditioning,
+                settings.dropout,
+                settings.convolution,
+                causal,
+            )
+            for _ in range(settings.blocks)
+        )
+        self.final = nn.Linear(settings.conditioning, 2 * settings.width)
+        nn.init.zeros_(self.final.weight)
+        nn.init.zeros_(self.final.bias)
+
+    def forward(
+        self,
+        vectors: Hidden,
+        time: Times,
+        condition: Float[Tensor, "B C"] | None = None,
+        cache: KVCache | None = None,
+    ) -> Hidden:
+        """adaLN is conditioned on the embedded time, plus the condition if there is one."""
+        read = 0 if cache is None else cache.length
+        # from here on in the precision of the branches: half of the memory in bf16
+        kind = vectors.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.final.weight.dtype
+        # unit vectors have coordinates of size D^-1/2; branches write size 1
+        hidden = (vectors * self.width**0.5).to(dtype)
+        embedded = self.timestep_embedder(time)
+        conditioning = F.silu(embedded if condition is None else embedded + condition).to(dtype)
+        angles = rotary(read + hidden.shape[1], self.width // self.settings.heads, hidden.device)[:, read:]
+        for index, block in enumerate(self.blocks):
+            hidden = block(hidden, conditioning, angles, None if cache is None else cache.blocks[index])
+        shift, scale = self.final(conditioning)[:, None].chunk(2, dim=-1)
+        return modulate(hidden, shift, scale)
+
+    def new_cache(self) -> KVCache | None:
+        return KVCache(len(self.blocks)) if self.causal else None
+
+    def sharding_units(self) -> Sequence[nn.Module]:
+        return list(self.blocks)
+
+    def rounded(self, dtype: torch.dtype) -> "DiT":
+        rounded = super().rounded(dtype)
+        assert isinstance(rounded, DiT)
+        rounded.timestep_embedder = copy.deepcopy(self.timestep_embedder)  # its sines need float32
+        return rounded

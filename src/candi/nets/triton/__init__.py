@@ -1,0 +1,1 @@
+"""GPU kernels of the last layer: what launches them, and the kernels."""

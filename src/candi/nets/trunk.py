@@ -1,0 +1,68 @@
+"""What a trunk is: the network between a method's vectors and the head."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from candi.base.types import Hidden, Times
+
+
+@runtime_checkable
+class Cache(Protocol):
+    """What a causal trunk keeps of the positions it has read."""
+
+    @property
+    def length(self) -> int:
+        """How many positions it has read."""
+
+
+class Trunk(nn.Module, ABC):
+    """Vectors [B, L, D] and a time [B] to features [B, L, D].
+
+    What it declares here is all that anything else may know of it.
+    """
+
+    width: int  # D
+    causal: bool = False  # does a position see only itself and those to its left?
+    conditioning: int = 0  # C, the width of the condition that it takes beside the time, such as a label; 0 for none
+
+    @abstractmethod
+    def forward(
+        self,
+        vectors: Hidden,
+        time: Times,
+        condition: Float[Tensor, "B C"] | None = None,
+        cache: Any = None,
+    ) -> Hidden:
+        """The features. With a `cache` the vectors are the positions after those that the cache has read."""
+
+    def new_cache(self) -> Cache | None:
+        """An empty cache for one causal trajectory; None if the trunk keeps none."""
+        return None
+
+    def sharding_units(self) -> Sequence[nn.Module]:
+        """The parts that FSDP gathers one after another; none: the whole at once."""
+        return ()
+
+    def rounded(self, dtype: torch.dtype) -> "Trunk":
+        """A copy for sampling with its weights in another precision."""
+        return copy.deepcopy(self).to(dtype)
+
+
+class TrunkSettings(ABC):
+    """The plain values that describe a trunk in a configuration (a frozen dataclass), and how to build it from them."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    width: int
+
+    @abstractmethod
+    def build(self, causal: bool) -> Trunk: ...
+
+
+def parameter_count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -1,1 +1,0 @@
-"""Pages and tables that a person reads."""

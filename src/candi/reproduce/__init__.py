@@ -1,1 +1,0 @@
-"""Experiments as files: from data to figure and verdict."""

@@ -1,0 +1,157 @@
+"""Training a denoiser: from Python, and as `candi train` calls it."""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+from torch import Tensor
+
+from candi.base.errors import UserError
+from candi.base.files import write_text
+from candi.data.cache import default_folder, load_tokenizer
+from candi.data.corpus import Corpus
+from candi.data.datasets import Dataset, load_dataset
+from candi.data.tokenizer import Tokenizer
+from candi.model.files import write_model
+from candi.model.model import Model
+from candi.nets.config import ModelConfig
+from candi.nets.denoiser import Denoiser
+from candi.training.devices import accelerator, connect
+from candi.training.loop import Loop, newest
+from candi.training.objective import DenoisingObjective, Objective
+from candi.training.run import TOKENIZER, Run, RunRecord
+from candi.training.settings import FitSettings, TrainSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class DenoiserTask:
+    """A denoiser that is trained."""
+
+    network: Denoiser
+    tokenizer: Tokenizer
+    config: ModelConfig
+    label_dropout: float = 0.0
+
+    @property
+    def about(self) -> str:
+        return f"{self.config.method}, vocabulary {self.config.vocab_size}"
+
+    def objective(self, compile: bool) -> Objective:
+        return DenoisingObjective(self.network, self.label_dropout, compile)
+
+    def write(self, folder: Path, weights: dict[str, Tensor]) -> None:
+        write_model(folder, weights, self.tokenizer, self.config)
+
+    def sample(self, weights: dict[str, Tensor], settings: FitSettings, device: torch.device) -> list[str]:
+        denoiser = Denoiser.build(self.config)
+        denoiser.load_state_dict(weights)
+        model = Model(denoiser.to(device), self.tokenizer, self.config)
+        return model.generate(settings.samples, steps=settings.sample_steps, seed=settings.seed)
+
+
+def fit(denoiser: Denoiser, dataset: Dataset, settings: FitSettings | None = None, **values: Any) -> Model:
+    """Train a denoiser on a dataset, continuing what the run's folder `out` holds. Returns the trained model.
+
+    Settings are given as `FitSettings`, or as their values: fit(denoiser, dataset, out="runs/mine", steps=1000).
+    """
+    if settings is None:
+        settings = FitSettings(**{**values, "out": Path(values["out"])} if "out" in values else values)
+    elif values:
+        settings = dataclasses.replace(settings, **values)
+    fabric = connect(settings)
+    return Model.read(_run(denoiser, dataset, settings, fabric), fabric.device)
+
+
+def _run(denoiser: Denoiser, dataset: Dataset, settings: FitSettings, fabric: Fabric, launched: bool = False) -> Path:
+    """The newest checkpoint, once the training is done."""
+    config = denoiser.config
+    if config is None:
+        raise UserError("This denoiser has no config and cannot be saved; make it with Denoiser.build(config).")
+    built, found = (config.vocab_size, config.length, config.label), dataset.sizes
+    if built != found:
+        raise UserError(
+            f"The denoiser is built for a vocabulary, length and label of {built}, the dataset has {found}; build it "
+            "for the dataset."
+        )
+    run, record = Run(settings.out), run_record(settings, config, dataset.fingerprint)
+    with disk_errors(run), claimed(run, record, settings, dataset.tokenizer):
+        if not launched:
+            fabric.launch()
+            fabric.barrier()
+        task = DenoiserTask(denoiser, dataset.tokenizer, config, settings.label_dropout)
+        folder = Loop(task, dataset.train, dataset.valid, settings, fabric, run).go()
+        fabric.barrier()
+    return folder
+
+
+def run_record(settings: FitSettings, config: ModelConfig, data: str) -> RunRecord:
+    """What makes a run this run. The vocabulary follows from data and tokenizer."""
+    network = {name: value for name, value in config.to_json().items() if name != "vocab_size"}
+    return RunRecord(network | settings.to_json(), data, settings.defaults())
+
+
+@contextmanager
+def claimed(run: Run, record: RunRecord, settings: FitSettings, tokenizer: Tokenizer) -> Iterator[None]:
+    """The run's folder, held by the first process of this command while it trains.
+
+    Entered before other processes exist, so that a mistake is reported once, and before anything is written.
+    """
+    try:
+        if is_first_process():
+            run.check(record)
+            run.claim(record, accelerator(settings))
+            write_text(run.folder / TOKENIZER, tokenizer.json)
+        yield
+    finally:
+        run.release()
+
+
+@contextmanager
+def disk_errors(run: Run) -> Iterator[None]:
+    """A failure of the disk as a sentence that says where the run can be continued from."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"Reading or writing failed ({error}); {newest(run)}. Mend that and run the same command again."
+        ) from error
+
+
+def is_first_process() -> bool:
+    return rank_zero_only.rank == 0  # type: ignore[attr-defined,no-any-return]
+
+
+def train(settings: TrainSettings) -> Path:
+    """Train a run until its steps are done, continuing what its folder holds. Returns the newest checkpoint."""
+    fabric = connect(settings)
+    others = not is_first_process()
+    if others:  # they wait for the first one, whose tokens they find in the cache
+        fabric.launch()
+        fabric.barrier()
+    dataset, denoiser = prepare(settings)
+    return _run(denoiser, dataset, settings, fabric, launched=others)
+
+
+def prepare(settings: TrainSettings) -> tuple[Dataset, Denoiser]:
+    """Dataset and network of a run that can be begun or continued; nothing is written to its folder."""
+    run, corpus = Run(settings.out), Corpus(settings.data, settings.text_field)
+    with disk_errors(run):
+        run.check(RunRecord(settings.to_json(), corpus.fingerprint, settings.defaults()))
+        kept, cache = run.folder / TOKENIZER, settings.cache or default_folder()
+        tokenizer = (
+            Tokenizer.load(kept)
+            if kept.exists()
+            else load_tokenizer(settings.tokenizer, corpus, cache, settings.skip_bad)
+        )
+        dataset = load_dataset(
+            settings.data, tokenizer, settings.length, valid=settings.valid, valid_fraction=settings.valid_fraction,
+            text_field=settings.text_field, label=settings.label, skip_bad=settings.skip_bad, seed=settings.seed,
+            cache=settings.cache,
+        )  # fmt: skip
+    torch.manual_seed(settings.seed)
+    return dataset, Denoiser.build(settings.model_config(tokenizer.vocab_size))

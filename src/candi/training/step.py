@@ -1,0 +1,122 @@
+"""Network, optimizer and averaged weights: one step of training, and all its tensors by name."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+from torch._dynamo.exc import TorchDynamoException
+
+from candi.base.errors import UserError
+from candi.training.devices import gathered, placed_like, reshard
+from candi.training.ema import EMA
+from candi.training.loader import MicroBatch
+from candi.training.objective import Objective
+from candi.training.optim import adamw, learning_rate
+from candi.training.settings import FitSettings
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+@dataclass(frozen=True)
+class StepResult:
+    loss: Tensor
+    gradient_norm: Tensor
+
+
+class TrainStep:
+    """A network that is trained, on this process's devices. What is done here, every process does."""
+
+    def __init__(self, network: nn.Module, objective: Objective, settings: FitSettings, fabric: Fabric) -> None:
+        """`network` is the part of the objective that is kept: its weights are known by its names."""
+        self.settings, self.fabric, self._objective = settings, fabric, objective
+        self.names = [name for name, _ in network.named_parameters()]
+        self.objective = fabric.setup(objective)
+        self.parameters = list(self.objective.parameters())
+        assert len(self.names) == len(self.parameters)
+        self.optimizer = adamw(self.parameters, settings, fabric.device)
+        wrapped = fabric.setup_optimizers(self.optimizer)
+        assert not isinstance(wrapped, tuple)
+        self.wrapped = wrapped
+        self.ema = EMA(self.parameters, settings.ema)
+
+    def update(self, step: int, micro_batches: Sequence[MicroBatch]) -> StepResult:
+        """One optimizer step over all micro-batches. Nothing here waits for the device."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.settings, step)
+        if not self.objective.training:  # it asks every layer
+            self.objective.train()
+        self._objective.begin_step(step / self.settings.steps)
+        total = torch.zeros((), device=self.fabric.device)
+        for index, micro in enumerate(micro_batches):
+            last = index == len(micro_batches) - 1
+            with nullcontext() if last else self.fabric.no_backward_sync(self.objective):
+                loss = self._losses(micro).mean() / len(micro_batches)
+                self.fabric.backward(loss)
+            total += loss.detach()
+        norm = self.fabric.clip_gradients(
+            self.objective, self.wrapped, max_norm=self.settings.clip, error_if_nonfinite=False
+        )
+        assert norm is not None
+        self.wrapped.step()
+        self.optimizer.zero_grad()
+        self.ema.update(step)
+        return StepResult(total, gathered(norm))
+
+    def discard_step(self) -> None:
+        """Drop what a step that ran out of memory has left behind."""
+        self.optimizer.zero_grad()
+        if self.fabric.device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()  # what was needed is what the next try needs
+
+    @torch.no_grad()
+    def validate(self, micro_batches: Iterable[MicroBatch]) -> tuple[Tensor, Tensor]:
+        """Sum and count of this process's losses under the averaged weights."""
+        self.objective.eval()
+        sums = torch.zeros(2, device=self.fabric.device)
+        with self.ema.applied(self._weights_written):
+            for micro in micro_batches:
+                losses = self._losses(micro)
+                sums += torch.stack([losses.sum(), losses.new_tensor(losses.numel())])
+        return sums[0], sums[1]
+
+    def _weights_written(self) -> None:
+        reshard(self.objective)
+        self._objective.invalidate_caches()
+
+    def _losses(self, micro: MicroBatch) -> Tensor:
+        try:
+            losses: Tensor = self.objective(micro.x0, micro.row, micro.rows, micro.rng, micro.label)
+        except TorchDynamoException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(f"torch.compile does not work here ({reason}); leave out --compile.") from error
+        return losses
+
+    def averaged(self) -> dict[str, Tensor]:
+        """The averaged weights, whole and on the CPU."""
+        return self._whole(self.ema.shadow)
+
+    def training(self) -> dict[str, Tensor]:
+        """The weights themselves and the optimizer's moments, whole and on the CPU."""
+        groups = {"weight": self._whole(self.parameters)}
+        for key in _MOMENTS:
+            groups[key] = self._whole([self.optimizer.state[parameter][key] for parameter in self.parameters])
+        return {f"{group}/{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
+
+    @torch.no_grad()
+    def restore(self, step: int, averaged: Mapping[str, Tensor], training: Mapping[str, Tensor]) -> None:
+        state = {}
+        for index, (name, parameter, shadow) in enumerate(
+            zip(self.names, self.parameters, self.ema.shadow, strict=True)
+        ):
+            parameter.copy_(placed_like(training[f"weight/{name}"], parameter))
+            shadow.copy_(placed_like(averaged[name], shadow))
+            moments = {key: placed_like(training[f"{key}/{name}"], parameter) for key in _MOMENTS}
+            state[index] = {"step": torch.tensor(float(step)), **moments}
+        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
+
+    def _whole(self, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+        return {name: gathered(tensor).cpu() for name, tensor in zip(self.names, tensors, strict=True)}

@@ -1,0 +1,1 @@
+"""What a person looks at: the terminal, pages, moving pictures, plots."""
