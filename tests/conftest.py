@@ -14,8 +14,34 @@ torch.set_num_threads(1)
 LONG = ("tests/training/test_parallel", "tests/training/test_resume", "tests/lab/", "tests/hub/test_shipped")
 
 
+# what make quick runs beside the tests that are marked: identities and contracts that take seconds
+QUICK = (
+    "tests/base/",
+    "tests/diffusion/test_exact",
+    "tests/diffusion/test_guidance",
+    "tests/diffusion/test_masked_kernel",
+    "tests/diffusion/test_open_positions",
+    "tests/diffusion/test_prediction",
+    "tests/diffusion/test_sampler",
+    "tests/diffusion/test_schedules",
+    "tests/diffusion/test_solvers",
+    "tests/diffusion/test_spaces",
+    "tests/nets/test_dit",
+    "tests/nets/test_ideal",
+    "tests/nets/test_kv_cache",
+    "tests/data/test_batches",
+    "tests/training/test_optim",
+    "tests/evaluation/test_diversity",
+    "tests/evaluation/test_measures",
+    "tests/docs/test_add_a_network",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    for item in items:
+        if item.nodeid.startswith(QUICK):
+            item.add_marker(pytest.mark.quick)
 
 
 @pytest.fixture(autouse=True)
