@@ -13,9 +13,20 @@ from pydoc_data.topics import topics
 
 import torch
 
-from candi import CANDI, Denoiser, DiT, DiTSettings, Rng, TokenEmbedding, bind_step, last_state, sample, timesteps
-from candi.diffusion.schedules import LinearAlpha, RankLinear
-from candi.diffusion.spaces import Projected
+from candi import (
+    CANDI,
+    Denoiser,
+    DiT,
+    DiTSettings,
+    Rng,
+    TokenEmbedding,
+    bind_step,
+    last_state,
+    sample,
+    schedules,
+    spaces,
+    timesteps,
+)
 
 STEPS, BATCH, LENGTH, WIDTH = int(sys.argv[1]) if len(sys.argv) > 1 else 600, 32, 64, 64
 torch.manual_seed(0)
@@ -28,7 +39,7 @@ data = torch.tensor([number[character] for character in text])
 
 # method: where noise lives, how it grows, how positions are masked
 embedding = TokenEmbedding(len(alphabet), WIDTH)
-method = CANDI(embedding, space=Projected(embedding), sigma=RankLinear(0.05, 0.25), alpha=LinearAlpha())
+method = CANDI(embedding, space=spaces.Projected(embedding), sigma=schedules.RankLinear(0.05, 0.25))
 
 # network: token vectors -> trunk -> head
 denoiser = Denoiser(method, DiT(DiTSettings(width=WIDTH, blocks=3, heads=4, convolution=7)))

@@ -52,7 +52,7 @@ def test_rows_of_json_lines_and_parquet_are_documents(tmp_path):
     for name in ("a.jsonl", "a.parquet"):
         assert _text(tmp_path / name, field="body") == expected
         assert _documents(tmp_path / name, field="body") == 5
-        with pytest.raises(UserError, match="text_field"):
+        with pytest.raises(UserError, match="--text-field"):
             _text(tmp_path / name)
 
 

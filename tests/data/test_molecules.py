@@ -66,7 +66,7 @@ def test_tables_and_compressed_files(tmp_path):
     assert [piece.text for piece in corpus.pieces()] == ["CCO", "C(=O)O"]
     labels, threshold = Label.of("activity>=1").of_corpus(corpus, tmp_path)
     assert (labels.tolist(), threshold) == ([0, 1], 1.0)
-    with pytest.raises(UserError, match="set --text_field to one of: smiles, activity"):
+    with pytest.raises(UserError, match="set --text-field to one of: smiles, activity"):
         list(Corpus(str(tmp_path / "a.csv.gz")).pieces())
     with pytest.raises(UserError, match=r"'beauty' is no property that RDKit computes here .* has no column 'beauty'"):
         Label.of("beauty:top").of_corpus(corpus, tmp_path)

@@ -12,6 +12,7 @@ from candi.cli import main
 from candi.diffusion.guidance import guide_for
 from candi.evaluation.points import read_points
 from candi.nets import trunks
+from candi.nets.engine import Engine
 from tests.training.runs import flags
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -81,6 +82,77 @@ def test_it_is_guided_and_swept(run, place):
     main(["frontier", str(run), "--out", str(place / "sweep"), "--steps=2,4", "--temperatures=0.8,1", "--n=4",
           "--scorers=none", "--property=rings", "--device=cpu"])  # fmt: skip
     assert len(read_points(place / "sweep" / "points.jsonl")) == 4
+
+
+def test_the_engine_of_a_gpu_takes_it(run):
+    """Sampling on a GPU is in bf16; a trunk that does not round itself stays as it is."""
+    model = candi.load(run, "cpu")
+    x0 = torch.zeros(2, 8, dtype=torch.long)
+    state = model.denoiser.method.prior(x0, x0.bool(), candi.Rng.from_seed(0))
+    with torch.no_grad():
+        plain, fast = model.denoiser(state), Engine(model.denoiser, compile=False)(state)
+    assert torch.equal(plain.features, fast.features)
+    assert fast.draw(candi.Rng.from_seed(1)).shape == (2, 8)
+
+
+class Odd(candi.Trunk):
+    """A buffer, a weight that is never used, one that is frozen, and one under two names."""
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.width = width
+        self.register_buffer("shift", torch.ones(width))
+        self.first = torch.nn.Linear(width, width, bias=False)
+        self.second = torch.nn.Linear(width, width, bias=False)
+        self.second.weight = self.first.weight
+        self.unused = torch.nn.Parameter(torch.zeros(3))
+        self.frozen = torch.nn.Parameter(torch.ones(width), requires_grad=False)
+
+    def forward(self, vectors, time, condition=None, cache=None):
+        return self.second(torch.tanh(self.first(vectors))) * self.frozen + self.shift
+
+
+def test_buffers_frozen_unused_and_tied_weights_are_kept(place):
+    candi.register_trunk("odd", Odd)
+    data = candi.load_dataset("pydoc", "char", length=8)
+    size = data.tokenizer.vocab_size
+    config = candi.ModelConfig(size, 8, "mdlm", candi.METHODS["mdlm"](), trunks.TRUNKS["odd"](), trunk="odd")
+
+    def fitted(steps: int, out: str) -> candi.Model:
+        torch.manual_seed(0)
+        denoiser = candi.Denoiser.build(config)
+        denoiser.trunk.shift.fill_(2.0)
+        return candi.fit(denoiser, data, out=out, steps=steps, batch_size=4, sample_every=0, validate_every=0,
+                         device="cpu")  # fmt: skip
+
+    whole = fitted(6, "odd")
+    assert (whole.denoiser.trunk.shift == 2).all()
+    assert torch.equal(whole.denoiser.trunk.first.weight, whole.denoiser.trunk.second.weight)
+    fitted(3, "parts")
+    parts = fitted(6, "parts")
+    assert all(torch.equal(a, b) for a, b in zip(whole.denoiser.parameters(), parts.denoiser.parameters(), strict=True))
+
+
+def test_settings_of_another_trunk_are_refused(place):
+    with pytest.raises(candi.UserError, match="'dit' is described by DiTSettings, not by"):
+        candi.ModelConfig(5, 8, "mdlm", candi.METHODS["mdlm"](), trunks.trunk_settings("mixer:Mixer")())
+
+
+def test_arguments_that_cannot_be_kept_are_refused():
+    class Strange(candi.Trunk):
+        def __init__(self, width: int = 4, sizes: tuple[int, ...] = (1,)) -> None: ...
+
+    with pytest.raises(candi.UserError, match="'sizes' of the trunk 'strange' cannot be kept"):
+        candi.register_trunk("strange", Strange)
+
+
+def test_fit_says_what_is_missing(run):
+    data = candi.load_dataset("pydoc", "char", length=8)
+    denoiser = candi.load(run, "cpu").denoiser
+    with pytest.raises(candi.UserError, match="Say where the run is kept"):
+        candi.fit(denoiser, data)
+    with pytest.raises(candi.UserError, match="build it for the dataset"):
+        candi.fit(denoiser, data, out="none")
 
 
 def test_python_does_what_the_command_does(place, capsys):

@@ -4,10 +4,11 @@ Older results also hold two that need another build of the kernels (no kernels o
 """
 
 import importlib.util
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from candi.base.types import Labels
@@ -16,34 +17,23 @@ from candi.diffusion.prediction import Prediction
 from candi.diffusion.state import State
 from candi.nets.denoiser import Denoiser, Features
 from candi.nets.head import Head
-from candi.training.step import TrainStep
+from candi.training.optim import adamw
+from candi.training.settings import FitSettings
+from candi.training.step import OptimizerFactory
 
 _TORCH_HAS_IT = importlib.util.find_spec("torch.nn.modules.linear_cross_entropy") is not None  # newer than our oldest
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """A variant: another denoiser, head or optimizer; `eager` is not compiled, `on_cuda` is for a GPU alone."""
+    """A variant: another denoiser (its head, say) or optimizer; `eager` is not compiled, `on_cuda` needs a GPU."""
 
     name: str
     denoiser: type[Denoiser] = Denoiser
-    head: type[Head] | None = None
-    slow_optimizer: bool = False
+    optimizer: OptimizerFactory = adamw
     eager: bool = False
     deterministic: bool = False
     on_cuda: bool = False
-
-    def change_head(self, denoiser: Denoiser) -> None:
-        if self.head is not None:
-            denoiser.head = self.head(denoiser.method.embedding.width, denoiser.vocab_size)
-
-    def change_optimizer(self, learner: TrainStep) -> None:
-        if self.slow_optimizer:
-            rate = learner.settings.learning_rate
-            learner.optimizer = torch.optim.AdamW(learner.parameters, lr=rate, foreach=False)
-            wrapped = learner.fabric.setup_optimizers(learner.optimizer)
-            assert not isinstance(wrapped, tuple)
-            learner.wrapped = wrapped
 
 
 class EverywherePrediction(Prediction):
@@ -90,12 +80,27 @@ class TorchHead(Head):
         )
 
 
+class DenseDenoiser(Denoiser):
+    head_class = DenseHead
+
+
+class TorchDenoiser(Denoiser):
+    head_class = TorchHead
+
+
+def slow_adamw(
+    parameters: Iterable[nn.Parameter], settings: FitSettings, device: torch.device
+) -> torch.optim.Optimizer:
+    """One parameter after another."""
+    return torch.optim.AdamW(parameters, lr=settings.learning_rate, foreach=False)
+
+
 ABLATIONS = [
     Ablation("head at every position", denoiser=EverywhereDenoiser),
-    Ablation("dense cross-entropy", head=DenseHead),
-    Ablation("optimizer parameter by parameter", slow_optimizer=True),
+    Ablation("dense cross-entropy", denoiser=DenseDenoiser),
+    Ablation("optimizer parameter by parameter", optimizer=slow_adamw),
     Ablation("counting open positions", denoiser=CountingDenoiser, on_cuda=True),
     Ablation("repeatable to the bit", deterministic=True, on_cuda=True),
     Ablation("trunk not compiled", eager=True),
-    *([Ablation("torch's linear_cross_entropy", head=TorchHead)] if _TORCH_HAS_IT else []),
+    *([Ablation("torch's linear_cross_entropy", denoiser=TorchDenoiser)] if _TORCH_HAS_IT else []),
 ]

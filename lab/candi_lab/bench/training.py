@@ -75,18 +75,17 @@ class Trainer:
         fabric.launch()
         torch.manual_seed(0)
         self.denoiser = without.denoiser.build(settings.model_config(self.vocab_size))
-        without.change_head(self.denoiser)
         if compile:
             torch._functorch.config.activation_memory_budget = self.keep_activations
-        self.learner = TrainStep(self.denoiser, DenoisingObjective(self.denoiser, compile=compile), settings, fabric)
-        without.change_optimizer(self.learner)
+        objective = DenoisingObjective(self.denoiser, compile=compile)
+        self.train_step = TrainStep(self.denoiser, objective, settings, fabric, without.optimizer)
         tokens = np.random.default_rng(0).integers(0, self.vocab_size, 64 * self.length * self.batch_size)
         windows = Windows(tokens.astype(np.uint32), self.length, 0)
         self.loader = ShardedLoader(windows, self.batch_size, self.batch_size, 0, 0, 1, fabric.device)
         self.step = 0
 
     def __call__(self) -> None:
-        self.learner.update(self.step, self.loader.step(self.step))
+        self.train_step.update(self.step, self.loader.step(self.step))
         self.step += 1
 
     @property

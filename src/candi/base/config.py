@@ -38,6 +38,15 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} is not valid JSON ({error}).") from None
 
 
+def is_plain(hint: Any) -> bool:
+    """Whether JSON gives values of this type back as they were."""
+    if get_origin(hint) is Literal:
+        return True
+    if get_origin(hint) in (Union, types.UnionType, list):
+        return all(is_plain(option) for option in get_args(hint))
+    return hint in (int, float, str, bool, type(None))
+
+
 def _fits(value: object, hint: Any) -> bool:
     if get_origin(hint) is Literal:
         return value in get_args(hint)

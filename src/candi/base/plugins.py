@@ -1,4 +1,4 @@
-"""Methods of users' own: Python files that register them, run in this process and in those that it starts."""
+"""Methods and trunks of users' own: Python files that register them, run here and in processes started from here."""
 
 import os
 import runpy

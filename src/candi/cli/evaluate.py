@@ -9,10 +9,11 @@ import numpy as np
 from jsonargparse import Namespace
 from numpy.typing import NDArray
 
+from candi.base.checks import at_least
 from candi.base.errors import UserError
 from candi.base.machine import device_named
 from candi.cli.parsing import add_device, flag, parse, parser
-from candi.cli.sampling_flags import add_batch_size, add_seed
+from candi.cli.sampling_flags import add_batch_size, add_seed, add_steps
 from candi.cli.scorer_flags import add_scorers, scorer_names, words_source
 from candi.data.batches import Windows
 from candi.data.cache import default_folder, load_tokens
@@ -43,8 +44,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--times", type=int, default=8, help="Times t drawn for each.")
     flag(flags, "generative", "Measure samples of the model instead.")
     flags.add_argument("--n", type=int, default=128, help="Samples to measure.")
-    flags.add_argument("--steps", type=int, default=32, help="Denoising steps of the samples.")
-    flags.add_argument("--temperature", type=float, default=1.0, help="Of the samples.")
+    add_steps(flags)
     add_scorers(flags)
     add_batch_size(flags, 16)
     add_seed(flags)
@@ -90,17 +90,18 @@ def _sequences(given: Namespace, model: Model) -> NDArray[np.int64]:
 
 
 def _generative(given: Namespace) -> None:
-    if min(given.n, given.steps, given.batch_size) < 1:
-        raise UserError("Samples need --n, --steps and --batch-size of at least 1.")
+    for name in ("n", "steps", "batch_size"):
+        at_least(name, given[name], 1)
     device, words = str(device_named(given.device)), words_source(given.words)
     names = scorer_names(given.scorers, words)
     scorers = {name: load_scorer(name, device=device, context=given.context) for name in names}
     known = None if words is None else word_list(words, given.letters)
     handle = run_handle(given.run)
     model = Model.read(handle.folder, device)
+    complete = model.with_defaults(steps=given.steps, temperature=given.temperature)
     (cell,) = handle.cells(
-        [given.steps],
-        [given.temperature],
+        [complete["steps"]],
+        [complete["temperature"]],
         {},
         top_k=None,
         top_p=None,

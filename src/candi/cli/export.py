@@ -15,7 +15,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("run", type=str, help="The run's folder, a checkpoint's folder, or what was packed before.")
     flags.add_argument("--out", type=Path, required=True, help="Folder; its name is the model's.")
     flags.add_argument("--title", type=str, default="", help="What the model is, in a sentence.")
-    flags.add_argument("--data", type=str, default="", help="What it was trained on, in words.")
+    flags.add_argument("--trained_on", type=str, default="", help="What it was trained on, in words.")
     flags.add_argument("--licence", type=str, default="", help="Of the weights.")
     flags.add_argument("--points", type=str | None, default=None, help="points.jsonl of a sweep of what was packed, or "
                        "a list of them: their measures go into the card.")  # fmt: skip
@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> None:
     given = parse(flags, arguments)
     names = ("steps", "temperature", *method_options())
     recommended = {name: given[name] for name in names if given[name] is not None}
-    about = {name: given[name] for name in ("title", "data", "licence")}
+    about = {"title": given.title, "data": given.trained_on, "licence": given.licence}
     classifiers = dict(_pair(part) for part in listed(given.classifiers))
     points = [Path(part) for part in listed(given.points)]
     try:

@@ -14,6 +14,7 @@ from candi.cli.sampling_flags import (
     add_batch_size,
     add_class_label,
     add_classifier,
+    add_length,
     add_method_options,
     add_seed,
     add_speed,
@@ -37,7 +38,7 @@ _POINTS = (".jsonl", ".jsonl.gz", ".jsonl.xz")  # how files of points end
 
 def run(arguments: Sequence[str]) -> None:
     flags = parser(
-        "frontier", "RUN [RUN ...] --out DIR", "Compare runs by their whole frontiers of diversity and quality."
+        "frontier", "RUN [RUN ...] --out FOLDER", "Compare runs by their whole frontiers of diversity and quality."
     )
     flags.add_argument("runs", type=str, nargs="+", help="Runs, checkpoints, or points.jsonl of earlier sweeps.")
     flags.add_argument("--out", type=Path, required=True, help="Folder of the sweep. The same command continues it.")
@@ -45,7 +46,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--temperatures", type=str, default="0.7:1.0:0.025", help="LOW:HIGH:STEP, or a list.")
     add_method_options(flags, "A list of")
     flags.add_argument("--n", type=int, default=128, help="Samples a point.")
-    flags.add_argument("--length", type=int | None, default=None, help="Tokens in each; by default as in training.")
+    add_length(flags)
     flags.add_argument("--characters", type=int | None, default=None, help="Of each text that are scored: for runs of "
                        "different tokenizers, with --diversity word_entropy.")  # fmt: skip
     add_truncation(flags)
@@ -55,7 +56,12 @@ def run(arguments: Sequence[str]) -> None:
                        "logp or weight.")  # fmt: skip
     add_classifier(flags, several=True)
     add_class_label(flags, weight=False)
-    flags.add_argument("--weights", type=str, default="0,1,2,4", help="Weights of guidance: a list or LOW:HIGH:STEP.")
+    flags.add_argument(
+        "--weights",
+        type=str,
+        default="0,1,2,4",
+        help="Weights of guidance, by the classifier or by --class-label: a list or LOW:HIGH:STEP.",
+    )
     flags.add_argument(
         "--diversity",
         type=str | None,

@@ -6,11 +6,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from candi.base.config import read_json
 from candi.base.errors import unknown
 from candi.cli.parsing import flag, parse, parser
 from candi.evaluation.fingerprint_loss import confirm
 from candi.hub.export import README
+from candi.hub.model_card import ModelCard
 from candi.hub.shipped import shipped
 from candi.model.files import CARD
 
@@ -34,9 +34,9 @@ def run(arguments: Sequence[str]) -> None:
     for head in ("name", "what", "parameters", "MB", "recommended"):
         table.add_column(head, justify="right" if head in ("parameters", "MB") else "left")
     for name, folder in known.items():
-        card = read_json(folder / CARD)
-        advice = ", ".join(f"{key} {value}" for key, value in card["recommended"].items())
-        table.add_row(name, card["title"], f"{card['parameters']:,}", f"{card['bytes'] / 1e6:.1f}", advice)
+        card = ModelCard.read(folder)
+        advice = ", ".join(f"{key} {value}" for key, value in card.recommended.items())
+        table.add_row(name, card.title, f"{card.parameters:,}", f"{card.bytes / 1e6:.1f}", advice)
     console = Console(highlight=False)
     if not console.is_terminal:  # a pipe has no width
         console = Console(highlight=False, width=160)

@@ -72,7 +72,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def hyphenated(option: str) -> str:
-    """--batch_size as people write it; the name of a group, such as a method, stays."""
+    """--batch_size as people write it."""
     return option.replace("_", "-")
 
 

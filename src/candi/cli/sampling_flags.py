@@ -21,15 +21,23 @@ _HELP = {
 def add_sampling(flags: ArgumentParser) -> None:
     """The options of `Model.trajectory`."""
     add = flags.add_argument
-    add("--length", type=int | None, default=None, help=_HELP["length"])
-    add("--steps", type=int | None, default=None, help=_HELP["steps"])
-    add("--temperature", type=float | None, default=None, help=_HELP["temperature"])
+    add_length(flags)
+    add_steps(flags)
     add_truncation(flags)
     add("--prompt", type=str, default=None, help="Text that the samples begin with.")
     add("--infill", type=str, default=None, help="A template: each blank is a token to fill.")
     add("--blank", type=str, default="_", help="The character that is a blank in --infill.")
     add_seed(flags)
     add_method_options(flags, "Option of some methods")
+
+
+def add_length(flags: ArgumentParser) -> None:
+    flags.add_argument("--length", type=int | None, default=None, help=_HELP["length"])
+
+
+def add_steps(flags: ArgumentParser) -> None:
+    flags.add_argument("--steps", type=int | None, default=None, help=_HELP["steps"])
+    flags.add_argument("--temperature", type=float | None, default=None, help=_HELP["temperature"])
 
 
 def add_truncation(flags: ArgumentParser) -> None:

@@ -106,6 +106,6 @@ def _given(arguments: Sequence[str], option: str) -> list[str]:
 
 def _refuse_idle_flags(arguments: Sequence[str], method: str) -> None:
     for argument in arguments:
-        group, dot, _ = argument.removeprefix("--").partition(".")
+        group, dot, _ = argument.removeprefix("--").replace("-", "_").partition(".")
         if argument.startswith("--") and dot and group in METHODS and group != method:
             raise UserError(f"{argument.partition('=')[0]} has no effect with --method {method}; leave it out.")

@@ -169,7 +169,7 @@ class Corpus:
             table = csv.DictReader(file, delimiter=_TABLE[_kind(path)])
             if self.column not in (table.fieldnames or ()):
                 names = ", ".join(table.fieldnames or ())
-                raise UserError(f"{path} has no column {self.column!r}; set --text_field to one of: {names}.")
+                raise UserError(f"{path} has no column {self.column!r}; set --text-field to one of: {names}.")
             for row in table:
                 yield table.line_num, row
 
@@ -190,7 +190,7 @@ class Corpus:
             raise UserError(f"{path} is not a readable Parquet file; it may be damaged or cut short.") from None
         if self.field not in table.schema_arrow.names:
             names = ", ".join(table.schema_arrow.names)
-            raise UserError(f"{path} has no column {self.field!r}; set --text_field to one of: {names}.")
+            raise UserError(f"{path} has no column {self.field!r}; set --text-field to one of: {names}.")
         rows = (row for batch in table.iter_batches(columns=columns) for row in batch.to_pylist())
         yield from enumerate(rows, 1)
 
@@ -199,7 +199,7 @@ class Corpus:
         if isinstance(row, dict) and self.column in row and text is None:
             raise UserError(f"{where} has nothing in the field {self.column!r}; leave such rows out of the file.")
         if not isinstance(text, str):
-            raise UserError(f"{where} has no text in the field {self.column!r}; set --text_field to the one that has.")
+            raise UserError(f"{where} has no text in the field {self.column!r}; set --text-field to the one that has.")
         check_text(text, where)
         return text
 

@@ -58,7 +58,7 @@ class CausalScorer:
     def __init__(
         self, model: Any, tokenizer: Any, name: str, *, context: int = 1024, tokens: int | None = None
     ) -> None:
-        self.model, self.tokenizer, self.name = model.eval(), tokenizer, name
+        self.model, self.tokenizer, self.name = model, tokenizer, name
         sizes = model.config.to_dict()  # two names for the longest text, as the architecture has it
         self.context = min(context, sizes.get("max_position_embeddings", sizes.get("n_positions", context)))
         self.tokens = tokens or _at_once(model.device, len(tokenizer))
@@ -133,7 +133,7 @@ class RunScorer:
         nats, counts = torch.zeros(len(rows), dtype=torch.float64), torch.zeros(len(rows), dtype=torch.long)
         for chosen, ids, real in _batches(rows, self.tokens):
             x0 = ids.to(device)
-            state = method.prior(x0, torch.zeros_like(x0, dtype=torch.bool), Rng.from_seed(0, device))
+            state = method.corrupt(x0, torch.ones(len(x0), device=device), Rng.from_seed(0, device))
             with _products(device):
                 losses = self.model.denoiser(state).nll(x0).double().cpu()
             nats[chosen] = (losses * real).sum(-1)
@@ -187,7 +187,7 @@ def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, tokens
     place = str(file.parent) if options else source
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, **options)
-        model = AutoModelForCausalLM.from_pretrained(place, **options).to(device)
+        model = AutoModelForCausalLM.from_pretrained(place, **options).to(device).eval()
     except (OSError, ValueError, ImportError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(

@@ -144,7 +144,7 @@ class Sweep:
             if len(devices) == 1:
                 worker = Worker(self, devices[0])
                 for run, cell in self.free():
-                    progress.reach(total - self._evaluations_left())  # others may have worked on it as well
+                    progress.update(total - self._evaluations_left())  # others may have worked on it as well
                     progress.begin(sum(self._finished(cell) for _, cell in self.cells), cell.title)
                     worker.finish(run, cell, progress)
                     made(cell)

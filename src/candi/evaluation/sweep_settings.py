@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from candi.base.checks import at_least
 from candi.base.errors import UserError, unknown
 from candi.base.machine import device_named
 from candi.data.molecules import PROPERTIES, need_rdkit
@@ -57,18 +58,14 @@ class SweepSettings:
             raise UserError("A sweep needs --steps of at least 1, for example 8,16,32,64.")
         if not self.temperatures or not all(0 < t < float("inf") for t in self.temperatures):
             raise UserError("A sweep needs --temperatures above 0, for example 0.7:1.0:0.025.")
-        if self.length is not None and self.length < 1:
-            raise UserError(f"--length must be at least 1, not {self.length}.")
-        if self.characters is not None and self.characters < 1:
-            raise UserError(f"--characters must be at least 1, not {self.characters}.")
+        for name in ("length", "characters", "batch_size", "workers"):
+            at_least(name, vars(self)[name], 1)
         if self.context < 2:
             raise UserError(f"--context must be at least 2 tokens, not {self.context}.")
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         if self.n < 2:
             raise UserError(f"A point needs at least 2 samples for its band, not {self.n}.")
-        if self.batch_size is not None and self.batch_size < 1:
-            raise UserError(f"--batch-size must be at least 1, not {self.batch_size}.")
         if self.measured_property is not None:
             need_rdkit("Measuring molecules")
             if self.measured_property not in PROPERTIES:
@@ -78,8 +75,6 @@ class SweepSettings:
             raise UserError(f"Two scorers have the same name ({', '.join(named)}); rename one of them.")
         if self.mauve is not None and not self.scorers:
             raise UserError("--mauve needs --scorers, whose features it compares.")
-        if self.workers is not None and self.workers < 1:
-            raise UserError(f"--workers must be at least 1, not {self.workers}.")
 
     @property
     def sampling_precision(self) -> str:

@@ -24,7 +24,15 @@ from candi.evaluation.points import Point, read_points
 from candi.evaluation.wordfilter import WordFilter
 from candi.evaluation.words import words_of
 from candi.hub.loading import locate
-from candi.hub.model_card import model_card
+from candi.hub.model_card import (
+    ClassifierFacts,
+    FingerprintLoss,
+    KnownMolecules,
+    ModelCard,
+    TrainingFacts,
+    Value,
+    model_page,
+)
 from candi.hub.shipped import MOLECULES, WORDS
 from candi.model.classifiers import (
     CLASSIFIERS,
@@ -41,8 +49,6 @@ from candi.training.run import SETTINGS
 
 README = "README.md"
 _LENGTH = 64  # of the text whose loss is a model's fingerprint
-_ABOUT = ("title", "data", "licence")
-_TRAINING = {"steps", "batch_size", "length", "tokens", "minutes", "valid_loss", "device", "torch"}
 _SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecules", "unique_molecules")
 
 
@@ -58,8 +64,8 @@ def export(
     """
     folder = locate(source)
     model = Model.read(folder)
-    before = _card(folder)
-    advice = {**before["recommended"], **(recommended or {})}
+    before = ModelCard.read(folder)
+    advice: dict[str, Any] = {**before.recommended, **(recommended or {})}
     _check_advice(model, advice)
     _check_place(out)
     measured = [point for path in points for point in read_points(path)]
@@ -85,25 +91,27 @@ def export(
             _pack_classifier(source_folder, new / CLASSIFIERS / name, model)
         for name, known in filters.items():
             known.write(new / name)
-        card = {
-            "name": out.name,
-            **{key: about.get(key) or before[key] for key in _ABOUT},
-            "method": model.config.method,
-            "parameters": parameter_count(model.denoiser),
-            "bytes": (new / WEIGHTS).stat().st_size,
-            "sha256": digest,
-            "training": before["training"] or _training(Path(source).expanduser(), folder),
-            "recommended": advice,
-            "classifiers": {path.name: _classifier(path) for path in sorted((new / CLASSIFIERS).glob("*"))},
-            "measures": [_measured(point) for point in measured] or before["measures"],
-            **_known_molecules(new / MOLECULES),
-        }
         packed = Model.read(new)
         length = min(_LENGTH, model.config.length) if packed.tokenizer.pad is None else None  # molecules are rows
         text = packed.generate(**advice, length=length)[0]
-        card["check"] = {"text": text, "loss": fingerprint_loss(packed, text)}
-        write_text(new / CARD, json.dumps(card, indent=1) + "\n")
-        write_text(new / README, model_card(card, read_json(new / CONFIG)))
+        card = ModelCard(
+            name=out.name,
+            title=about.get("title") or before.title,
+            data=about.get("data") or before.data,
+            licence=about.get("licence") or before.licence,
+            method=model.config.method,
+            parameters=parameter_count(model.denoiser),
+            bytes=(new / WEIGHTS).stat().st_size,
+            sha256=digest,
+            training=before.training or _training(Path(source).expanduser(), folder),
+            recommended=advice,
+            classifiers={path.name: _classifier(path) for path in sorted((new / CLASSIFIERS).glob("*"))},
+            measures=[_measured(point) for point in measured] or before.measures,
+            known_molecules=_known_molecules(new / MOLECULES),
+            check=FingerprintLoss(text, fingerprint_loss(packed, text)),
+        )
+        write_text(new / CARD, card.to_json())
+        write_text(new / README, model_page(card, read_json(new / CONFIG)))
         for file in new.rglob("*.safetensors"):
             file.chmod(0o644)  # to be shared
         if out.exists():
@@ -128,31 +136,14 @@ def _filters(words: str | None, molecules: str | None, field: str) -> dict[str, 
 
 
 def _text_field(run: Path) -> str:
-    """The column of a table that the run has read; a packed model does not tell."""
-    return str(read_json(run / SETTINGS)["settings"]["text_field"]) if (run / SETTINGS).exists() else "text"
+    """The column of a table that the run has read, where its folder says so."""
+    return str(read_json(run / SETTINGS)["settings"].get("text_field", "text")) if (run / SETTINGS).exists() else "text"
 
 
-def _known_molecules(file: Path) -> dict[str, Any]:
+def _known_molecules(file: Path) -> KnownMolecules | None:
     """What the card says of the filter, if there is one."""
-    if not file.exists():
-        return {}
-    known = WordFilter.read(file)
-    return {"known_molecules": {"count": len(known), "speller": known.speller}}
-
-
-def _card(folder: Path) -> dict[str, Any]:
-    """What an earlier card says, as far as it is one of ours."""
-    card = read_json(folder / CARD) if (folder / CARD).exists() else {}
-    card = card if isinstance(card, dict) else {}
-    training, measures = card.get("training"), card.get("measures")
-    if isinstance(training, dict) and "batch" in training:  # as 0.1 called it
-        training = {("batch_size" if key == "batch" else key): value for key, value in training.items()}
-    return {
-        **{key: str(card.get(key, "")) for key in _ABOUT},
-        "recommended": card.get("recommended", {}),
-        "training": training if isinstance(training, dict) and training.keys() >= _TRAINING else {},
-        "measures": measures if isinstance(measures, list) and all(isinstance(row, dict) for row in measures) else [],
-    }
+    known = WordFilter.read(file) if file.exists() else None
+    return None if known is None else KnownMolecules(len(known), known.speller)
 
 
 def _check_advice(model: Model, advice: Mapping[str, Any]) -> None:
@@ -186,56 +177,56 @@ def _pack_classifier(source: str, out: Path, model: Model) -> None:
         write_text(out / QUALITY, json.dumps(asdict(quality)) + "\n")
 
 
-def _classifier(folder: Path) -> dict[str, Any]:
+def _classifier(folder: Path) -> ClassifierFacts:
     """What the card says of a classifier that was packed."""
     network, config = load_classifier(str(folder), torch.device("cpu"))
     quality = Quality.read(str(folder))
-    return {
-        "label": config.label,
-        "threshold": config.threshold,
-        "kind": config.kind,
-        "noise": config.noise,
-        "parameters": parameter_count(network),
-        "bytes": (folder / WEIGHTS).stat().st_size,
-        "sha256": sha256(folder / WEIGHTS),
-        "steps": quality and quality.steps,
-        "area": quality and quality.area,
-        "held_out": quality and quality.held_out,
-    }
+    return ClassifierFacts(
+        label=config.label,
+        threshold=config.threshold,
+        kind=config.kind,
+        noise=config.noise,
+        parameters=parameter_count(network),
+        bytes=(folder / WEIGHTS).stat().st_size,
+        sha256=sha256(folder / WEIGHTS),
+        steps=None if quality is None else quality.steps,
+        area=None if quality is None else quality.area,
+        held_out=None if quality is None else quality.held_out,
+    )
 
 
-def _training(run: Path, checkpoint: Path) -> dict[str, Any]:
-    """What the run's folder tells; nothing if the checkpoint stands alone."""
-    if not (run / "run.json").exists() or not (checkpoint / "progress.json").exists():
-        return {}
-    record, progress = read_json(run / "run.json"), read_json(checkpoint / "progress.json")
+def _training(run: Path, checkpoint: Path) -> TrainingFacts | None:
+    """What the run's folder says; None if the checkpoint stands alone."""
+    if not (run / SETTINGS).exists() or not (checkpoint / "progress.json").exists():
+        return None
+    record, progress = read_json(run / SETTINGS), read_json(checkpoint / "progress.json")
     settings = record["settings"]
     where = record.get("machine", {"device": "an unknown machine", "torch": "of unknown version"})  # of older runs
     with (run / "metrics.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if int(row["step"]) <= progress["step"]]
     losses = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
-    return {
-        "steps": progress["step"],
-        "batch_size": _batch_size(settings),
-        "length": settings["length"],
-        "tokens": progress["step"] * _batch_size(settings) * settings["length"],
-        "learning_rate": settings["learning_rate"],
-        "minutes": round(progress["seconds"] / 60, 1),
-        "valid_loss": losses[-1] if losses else None,
-        "device": where["device"],
-        "torch": where["torch"],
-    }
+    return TrainingFacts(
+        steps=progress["step"],
+        batch_size=_batch_size(settings),
+        length=settings["length"],
+        tokens=progress["step"] * _batch_size(settings) * settings["length"],
+        learning_rate=settings["learning_rate"],
+        minutes=round(progress["seconds"] / 60, 1),
+        valid_loss=losses[-1] if losses else None,
+        device=where["device"],
+        torch=where["torch"],
+    )
 
 
 def _batch_size(settings: Mapping[str, Any]) -> int:
     return int(settings["batch_size"] if "batch_size" in settings else settings["batch"])  # as 0.1 called it
 
 
-def _measured(point: Point) -> dict[str, Any]:
+def _measured(point: Point) -> dict[str, Value]:
     cell, measures = point.cell, point.measures
     kept = {name: round(value, 4) for name in _SHOWN if (value := measures.get(name)) is not None}
     if (value := measures.get("property")) is not None:
         kept[f"mean_{point.provenance.property}"] = round(value, 4)
-    guided = {"guided": cell.guidance.label, "weight": cell.guidance.weight} if cell.guidance else {}
-    sampled = {"steps": cell.steps, "temperature": cell.temperature, **cell.options}
+    guided: dict[str, Value] = {"guided": cell.guidance.label, "weight": cell.guidance.weight} if cell.guidance else {}
+    sampled: dict[str, Value] = {"steps": cell.steps, "temperature": cell.temperature, **cell.options}
     return {**sampled, **guided, "n": cell.n, **kept}

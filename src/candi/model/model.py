@@ -69,7 +69,7 @@ class Model(
                 f"The tokenizer has {tokenizer.vocab_size} tokens but the model was trained with "
                 f"{config.vocab_size}; use the tokenizer.json that was saved with the model."
             )
-        self.denoiser, self.tokenizer, self.config = denoiser.eval(), tokenizer, config
+        self.denoiser, self.tokenizer, self.config = denoiser, tokenizer, config
         self.recommended = {"steps": 32, "temperature": 1.0, **(recommended or {})}
         self._engine: tuple[object, Engine] | None = None
 
@@ -164,6 +164,7 @@ class Model(
     def _network(self, precision: str, compile: bool) -> Conditional:
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
+        self.denoiser.eval()  # nothing is dropped out while sampling
         cuda = self.device.type == "cuda"
         if (precision == "bf16" or compile) and not cuda:
             raise UserError("Sampling in bf16 and compiled is for a CUDA GPU; leave out --precision and --compile.")
@@ -221,7 +222,7 @@ class Model(
         check_weights(folder)
         denoiser = Denoiser.build(config)
         load_weights(denoiser, folder / WEIGHTS)
-        return cls(denoiser.to(device), tokenizer, config, advice)
+        return cls(denoiser.to(device).eval(), tokenizer, config, advice)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         write_model(save_directory, self.denoiser.state_dict(), self.tokenizer, self.config)

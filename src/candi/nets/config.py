@@ -25,6 +25,14 @@ class ModelConfig:
     label: str | None = None  # what the model was taught to generate by
     trunk: str = "dit"
 
+    def __post_init__(self) -> None:
+        expected = trunk_settings(self.trunk)
+        if not isinstance(self.model, expected):
+            raise UserError(
+                f"The trunk {self.trunk!r} is described by {expected.__name__}, not by {type(self.model).__name__}; "
+                "name the trunk that the settings are of."
+            )
+
     @property
     def classes(self) -> int:
         return 0 if self.label is None else 2

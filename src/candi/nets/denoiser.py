@@ -1,7 +1,7 @@
 """Method, trunk and head joined into one network."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -26,6 +26,7 @@ class Denoiser(nn.Module):
     method: Method
     trunk: Trunk
     head: Head
+    head_class: ClassVar[type[Head]] = Head
 
     def __init__(self, method: Method, trunk: Trunk, classes: int = 0, config: ModelConfig | None = None) -> None:
         super().__init__()
@@ -42,7 +43,7 @@ class Denoiser(nn.Module):
                 f"{name} takes no condition beside the time; leave out the label, or set its `conditioning`."
             )
         self.method, self.trunk, self.classes, self.config = method, trunk, classes, config
-        self.head = Head(method.embedding.width, method.embedding.vocab_size)
+        self.head = self.head_class(method.embedding.width, method.embedding.vocab_size)
         # a vector for each label, and the last for none
         self.labels = nn.Embedding(classes + 1, trunk.conditioning) if classes else None
 

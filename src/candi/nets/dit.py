@@ -105,7 +105,6 @@ class DiT(Trunk):
         return list(self.blocks)
 
     def rounded(self, dtype: torch.dtype) -> "DiT":
-        rounded = super().rounded(dtype)
-        assert isinstance(rounded, DiT)
+        rounded = copy.deepcopy(self).to(dtype)
         rounded.timestep_embedder = copy.deepcopy(self.timestep_embedder)  # its sines need float32
         return rounded

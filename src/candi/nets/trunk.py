@@ -50,8 +50,8 @@ class Trunk(nn.Module, ABC):
         return ()
 
     def rounded(self, dtype: torch.dtype) -> "Trunk":
-        """A copy for sampling with its weights in another precision."""
-        return copy.deepcopy(self).to(dtype)
+        """A copy for sampling, with its weights in another precision if it can take inputs of any."""
+        return copy.deepcopy(self)
 
 
 class TrunkSettings(ABC):

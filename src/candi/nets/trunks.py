@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
+from candi.base.config import is_plain
 from candi.base.errors import UserError, unknown
 from candi.nets.dit import DiTSettings
 from candi.nets.trunk import Trunk, TrunkSettings
@@ -29,12 +30,17 @@ def trunk_settings(name: str) -> type[TrunkSettings]:
     """The settings of a trunk: dit, a registered name, an entry point, or package.module:Class."""
     if name in TRUNKS:
         return TRUNKS[name]
-    for point in entry_points(group=_GROUP):
-        if point.name == name:
-            return _as_settings(point.load(), name)
     if ":" in name:
         return _imported(name)
-    raise unknown("trunk", name, [*TRUNKS, *(point.name for point in entry_points(group=_GROUP))])
+    return _installed(name)
+
+
+@cache
+def _installed(name: str) -> type[TrunkSettings]:
+    points = {point.name: point for point in entry_points(group=_GROUP)}
+    if name not in points:
+        raise unknown("trunk", name, [*TRUNKS, *points])
+    return _as_settings(points[name].load(), name)
 
 
 @cache
@@ -68,6 +74,12 @@ def _settings_of(trunk: type[Trunk], name: str) -> type[TrunkSettings]:
         raise UserError(
             f"The trunk {name!r} needs arguments with a type and a default each, `width` among them; "
             f"see {bare or 'width'!r}."
+        )
+    strange = next((name for name in parameters if not is_plain(hints[name])), None)
+    if strange is not None:
+        raise UserError(
+            f"The argument {strange!r} of the trunk {name!r} cannot be kept in config.json; use numbers, texts, "
+            "booleans, None and lists of them."
         )
     fields = [(p.name, hints[p.name], dataclasses.field(default=p.default)) for p in parameters.values()]
 

@@ -1,5 +1,6 @@
 """Training a classifier on clean molecules, or on what a method's noise makes of them: by the same loop as a model."""
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -76,6 +77,7 @@ class ClassifierSettings(FitSettings):
     keep: int = 1
     sample_every: int = 0
     devices: Literal["auto"] | int = 1
+    precision: Literal["auto", "float32", "bf16", "float64"] = "float32"
     model: DiTSettings = SMALL
 
     def __post_init__(self) -> None:
@@ -150,20 +152,21 @@ def train_classifier(settings: ClassifierSettings, model: Model) -> Path:
         reads = f"{config.noise or 'clean'} {config.tokenizer}"  # what counts of the run, whose folder may move
         record = RunRecord(settings.to_json() | {"run": reads}, corpus.fingerprint, settings.defaults())
         torch.manual_seed(settings.seed)
-        noise = model.denoiser.method.to(fabric.device) if settings.noisy else None
+        noise = copy.deepcopy(model.denoiser.method).to(fabric.device) if settings.noisy else None
         task = ClassifierTask(config.build(), config, model.tokenizer, noise)
         with claimed(run, record, settings, model.tokenizer):
             fabric.launch()
             folder = Loop(task, train, valid, settings, fabric, run).go()
-            quality = _quality(task, folder, valid, fabric.device)
-            write_text(settings.out / QUALITY, json.dumps(dataclasses.asdict(quality)) + "\n")
-    if fabric.is_global_zero:
-        area = math.nan if quality.area is None else quality.area
-        print(
-            f"{config.label} (threshold {config.threshold:g}): area under the curve {area:.3f} on held-out molecules "
-            f"after {quality.steps} steps.",
-            file=sys.stderr,
-        )
+            if fabric.is_global_zero:
+                quality = _quality(task, folder, valid, fabric.device)
+                write_text(settings.out / QUALITY, json.dumps(dataclasses.asdict(quality)) + "\n")
+                area = math.nan if quality.area is None else quality.area
+                print(
+                    f"{config.label} (threshold {config.threshold:g}): area under the curve {area:.3f} on held-out "
+                    f"molecules after {quality.steps} steps.",
+                    file=sys.stderr,
+                )
+            fabric.barrier()
     return folder
 
 

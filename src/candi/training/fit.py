@@ -59,8 +59,12 @@ def fit(denoiser: Denoiser, dataset: Dataset, settings: FitSettings | None = Non
 
     Settings are given as `FitSettings`, or as their values: fit(denoiser, dataset, out="runs/mine", steps=1000).
     """
+    if "out" in values:
+        values["out"] = Path(values["out"])
     if settings is None:
-        settings = FitSettings(**{**values, "out": Path(values["out"])} if "out" in values else values)
+        if "out" not in values:
+            raise UserError("Say where the run is kept: fit(denoiser, dataset, out=FOLDER).")
+        settings = FitSettings(**values)
     elif values:
         settings = dataclasses.replace(settings, **values)
     fabric = connect(settings)
@@ -78,6 +82,8 @@ def _run(denoiser: Denoiser, dataset: Dataset, settings: FitSettings, fabric: Fa
             f"The denoiser is built for a vocabulary, length and label of {built}, the dataset has {found}; build it "
             "for the dataset."
         )
+    if config.label is not None and not settings.label_dropout:
+        raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
     run, record = Run(settings.out), run_record(settings, config, dataset.fingerprint)
     with disk_errors(run), claimed(run, record, settings, dataset.tokenizer):
         if not launched:

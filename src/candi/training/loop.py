@@ -94,7 +94,7 @@ class Loop:
                 display.say(f"{self.run.folder} is trained already ({self.progress.step} steps); nothing to do.")
                 return checkpoint.found(self.run.checkpoints)[0]
             display.say(self._summary())
-            display.begin(self.progress.step)
+            display.start_at(self.progress.step)
             with graceful() as interrupt:
                 metrics = Metrics(self.run.folder, self.progress.step) if self.fabric.is_global_zero else None
                 try:
@@ -114,7 +114,7 @@ class Loop:
         while not (stopped or self._finished()):
             outcome = self.update(display)
             stopped = self._agree(time.monotonic() - begun, interrupt)
-            display.advance(progress.step)
+            display.update(progress.step)
             last = self._finished()
             values: dict[str, float] = {}
             if last or progress.step % settings.log_every == 0:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from candi.base.checks import above_zero, at_least, below_one
 from candi.base.errors import UserError, unknown
 from candi.diffusion.methods import METHODS, MethodSettings
 from candi.nets.config import ModelConfig
@@ -24,7 +25,7 @@ class FitSettings:
         batch_size: Sequences in a step, over all devices.
         micro_batch_size: Sequences on one device at once; smaller ones are accumulated. By default all of its share, or
             what the memory of a single GPU holds of it.
-        seed: Decides all noise; of a run also the weights at the start and the order of the data.
+        seed: Decides all noise; of candi train also the weights at the start and the order of the data.
         learning_rate: Of AdamW, constant after the warm-up.
         warmup: Steps in which the learning rate rises from 0.
         cooldown: Steps at the end in which the learning rate falls to 0.
@@ -87,25 +88,21 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         values = vars(self)
-        for name in ("steps", "batch_size", "checkpoint_every", "keep", "log_every", "nodes", "sample_steps"):
-            _at_least(name, values[name], 1)
+        for name in (
+            "steps", "batch_size", "micro_batch_size", "checkpoint_every", "keep", "log_every", "nodes", "sample_steps",
+            "samples", "validate_windows",
+        ):  # fmt: skip
+            at_least(name, values[name], 1)
         for name in ("warmup", "cooldown", "validate_every", "sample_every", "weight_decay", "seed"):
-            _at_least(name, values[name], 0)
-        for name in ("samples", "validate_windows"):
-            _at_least(name, values[name], 1)
-        for name in ("learning_rate", "clip"):
-            if not 0 < values[name] < float("inf"):
-                raise UserError(f"{_flag(name)} must be above 0, not {values[name]}.")
+            at_least(name, values[name], 0)
+        for name in ("learning_rate", "clip", "minutes"):
+            above_zero(name, values[name])
         for name in ("beta1", "beta2", "ema", "label_dropout"):
-            _below_one(name, values[name])
+            below_one(name, values[name])
         if not 0 <= self.keep_activations <= 1:
             raise UserError(f"--keep-activations must be in [0, 1], not {self.keep_activations}.")
         if self.seed >= 2**63:
             raise UserError(f"--seed must be below 2^63, not {self.seed}.")
-        if self.micro_batch_size is not None:
-            _at_least("micro_batch_size", self.micro_batch_size, 1)
-        if self.minutes is not None and self.minutes <= 0:
-            raise UserError(f"--minutes must be above 0, not {self.minutes}.")
 
     def to_json(self) -> dict[str, Any]:
         values = dataclasses.asdict(self)
@@ -158,8 +155,8 @@ class TrainSettings(FitSettings):
             raise unknown("method", self.method, METHODS)
         if self.settings is None:
             object.__setattr__(self, "settings", METHODS[self.method]())
-        _at_least("length", self.length, 1)
-        _below_one("valid_fraction", self.valid_fraction)
+        at_least("length", self.length, 1)
+        below_one("valid_fraction", self.valid_fraction)
         if self.label is not None and not self.label_dropout:
             raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
 
@@ -186,17 +183,3 @@ class TrainSettings(FitSettings):
             "model": dataclasses.asdict(trunk_settings(self.trunk)()),
             self.method: dataclasses.asdict(METHODS[self.method]()),
         }
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _at_least(name: str, value: float, least: int) -> None:
-    if value < least:
-        raise UserError(f"{_flag(name)} must be at least {least}, not {value}.")
-
-
-def _below_one(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise UserError(f"{_flag(name)} must be in [0, 1), not {value}.")

@@ -1,6 +1,6 @@
 """Network, optimizer and averaged weights: one step of training, and all its tensors by name."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -17,6 +17,7 @@ from candi.training.objective import Objective
 from candi.training.optim import adamw, learning_rate
 from candi.training.settings import FitSettings
 
+OptimizerFactory = Callable[[Iterable[nn.Parameter], FitSettings, torch.device], torch.optim.Optimizer]
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -29,14 +30,21 @@ class StepResult:
 class TrainStep:
     """A network that is trained, on this process's devices. What is done here, every process does."""
 
-    def __init__(self, network: nn.Module, objective: Objective, settings: FitSettings, fabric: Fabric) -> None:
+    def __init__(
+        self, network: nn.Module, objective: Objective, settings: FitSettings, fabric: Fabric,
+        optimizer: OptimizerFactory = adamw,
+    ) -> None:  # fmt: skip
         """`network` is the part of the objective that is kept: its weights are known by its names."""
         self.settings, self.fabric, self._objective = settings, fabric, objective
+        self._network = network
         self.names = [name for name, _ in network.named_parameters()]
+        first = {id(parameter): name for name, parameter in reversed(list(network.named_parameters()))}
+        every = network.named_parameters(remove_duplicate=False)
+        self._tied = {name: first[id(parameter)] for name, parameter in every if name != first[id(parameter)]}
         self.objective = fabric.setup(objective)
         self.parameters = list(self.objective.parameters())
         assert len(self.names) == len(self.parameters)
-        self.optimizer = adamw(self.parameters, settings, fabric.device)
+        self.optimizer = optimizer(self.parameters, settings, fabric.device)
         wrapped = fabric.setup_optimizers(self.optimizer)
         assert not isinstance(wrapped, tuple)
         self.wrapped = wrapped
@@ -96,14 +104,23 @@ class TrainStep:
         return losses
 
     def averaged(self) -> dict[str, Tensor]:
-        """The averaged weights, whole and on the CPU."""
-        return self._whole(self.ema.shadow)
+        """The averaged weights, whole and on the CPU, with buffers, and tied weights under all their names."""
+        weights = self._whole(self.ema.shadow)
+        return weights | self._buffers() | {name: weights[first].clone() for name, first in self._tied.items()}
+
+    def _buffers(self) -> dict[str, Tensor]:
+        """What a network keeps beside its weights."""
+        named = {*self.names, *self._tied}
+        kept = {name: tensor for name, tensor in self._network.state_dict().items() if name not in named}
+        return {name: tensor.detach().cpu().clone() for name, tensor in kept.items()}
 
     def training(self) -> dict[str, Tensor]:
         """The weights themselves and the optimizer's moments, whole and on the CPU."""
         groups = {"weight": self._whole(self.parameters)}
         for key in _MOMENTS:
-            groups[key] = self._whole([self.optimizer.state[parameter][key] for parameter in self.parameters])
+            # a parameter that never had a gradient has no moments
+            states = [(parameter, self.optimizer.state.get(parameter, {})) for parameter in self.parameters]
+            groups[key] = self._whole([state.get(key, torch.zeros_like(parameter)) for parameter, state in states])
         return {f"{group}/{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
 
     @torch.no_grad()
@@ -116,6 +133,9 @@ class TrainStep:
             shadow.copy_(placed_like(averaged[name], shadow))
             moments = {key: placed_like(training[f"{key}/{name}"], parameter) for key in _MOMENTS}
             state[index] = {"step": torch.tensor(float(step)), **moments}
+        for name, buffer in self._network.named_buffers():
+            if name in averaged:
+                buffer.copy_(averaged[name])
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
 
     def _whole(self, tensors: Sequence[Tensor]) -> dict[str, Tensor]:

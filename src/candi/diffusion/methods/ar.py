@@ -12,7 +12,7 @@ from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.methods.base import Method, MethodSettings, Predict
 from candi.diffusion.prediction import Prediction, uniforms
 from candi.diffusion.schedules import timesteps
-from candi.diffusion.state import State
+from candi.diffusion.state import State, hidden
 from candi.diffusion.steps import flat_likelihood
 
 
@@ -33,7 +33,8 @@ class AR(Method):
         return State(t, torch.zeros_like(x0, dtype=torch.bool), x0)
 
     def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
-        return State(torch.ones(len(x0), device=x0.device, dtype=self.embedding.weight.dtype), known, x0)
+        t = torch.ones(len(x0), device=x0.device, dtype=self.embedding.weight.dtype)
+        return State(t, known, hidden(x0, known))
 
     def embed(self, state: State) -> Hidden:
         """Position i sees the token before it; the first sees the mask vector."""
