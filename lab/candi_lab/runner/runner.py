@@ -190,7 +190,8 @@ class Reproduction:
         with self._fresh():
             for name in names:
                 for sweep in self._sweeps(run, self.experiment.grids[name]):
-                    sweep.finish()
+                    for _ in sweep.finish():
+                        pass
 
     def _train(self, run: str, plan: str, swept: Sequence[str] = ()) -> None:
         """As far as the experiment says. A training on this machine replaces what the ledger holds of an earlier one;

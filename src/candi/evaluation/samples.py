@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from candi.base.errors import UserError
 from candi.base.files import write_text
 from candi.diffusion.guidance import Guidance
 from candi.evaluation.diversity import distinct, entropy
+from candi.evaluation.progress import SweepProgress
 from candi.evaluation.provenance import Cell, Provenance
 from candi.model.model import Model
 
@@ -55,9 +56,9 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def make(
     model: Model, cell: Cell, batch_size: int, compile: bool = False, guide: Guidance | None = None,
-    advance: Callable[[int], None] = lambda evaluations: None, shared: int = 1,
+    progress: SweepProgress | None = None, shared: int = 1,
 ) -> Samples:  # fmt: skip
-    """The samples of a cell. `advance` gets the number of evaluations of the network, each for one sample."""
+    """The samples of a cell."""
     start, rows = time.monotonic(), []
     for first in range(0, cell.n, batch_size):
         count = min(batch_size, cell.n - first)
@@ -68,7 +69,8 @@ def make(
             **options,
         )  # fmt: skip
         for step, one in enumerate(trajectory):  # noqa: B007 - the last one counts
-            advance(count if step else 0)  # the first state is the noise itself
+            if progress is not None and step:  # the first state is the noise itself
+                progress.advance(count)
         rows.append(model.denoiser.method.decode(one.state).cpu())
     tokens = torch.cat(rows)
     listed = tokens.tolist()

@@ -132,13 +132,14 @@ class Sweep:
         _ = self._words  # an unreadable list is refused before anything is made
         table = self.settings.out / POINTS
         write_points(table, self._points())
-        self.finish(lambda cell: append_point(table, self._point(cell)))
+        for cell in self.finish():
+            append_point(table, self._point(cell))
         points = self._points()
         write_points(table, points)
         return points
 
-    def finish(self, made: Callable[[Cell], None] = lambda cell: None) -> None:
-        """Make and score what is missing, together with other commands that are at it."""
+    def finish(self) -> Iterator[Cell]:
+        """Make and score what is missing, together with other commands that are at it; each cell as it is finished."""
         devices, total = self.settings.devices, self._evaluations_left()
         with SweepProgress(len(self.cells), total) as progress:
             if len(devices) == 1:
@@ -147,7 +148,7 @@ class Sweep:
                     progress.update(total - self._evaluations_left())  # others may have worked on it as well
                     progress.begin(sum(self._finished(cell) for _, cell in self.cells), cell.title)
                     worker.finish(run, cell, progress)
-                    made(cell)
+                    yield cell
             else:
                 self._share(devices, progress)
         self._clear()
@@ -261,9 +262,8 @@ class Worker:
             if self._model is None or self._name != run.name:
                 self._name, self._model = run.name, Model.read(run.folder, self.device)
             batch_size = settings.batch_size or run.batch_size(cell.length, cell.n, self.device)
-            advance = progress.advance if progress is not None else (lambda evaluations: None)
             guide = self._guide(run, self._model, cell)
-            make(self._model, cell, batch_size, settings.compile, guide, advance, settings.shared).write(file)
+            make(self._model, cell, batch_size, settings.compile, guide, progress, settings.shared).write(file)
         for name, score in self.scorers.items():
             path = self.sweep.score_file(name, cell)
             if not path.exists():
