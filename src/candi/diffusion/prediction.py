@@ -62,7 +62,7 @@ class Prediction:
         return self._with(shift=shift if self.shift is None else self.shift + shift)
 
     def at(self, where: Mask | OpenPositions) -> "Prediction":
-        """The same prediction asked at fewer positions; `OpenPositions` must be open, and may be counted already."""
+        """The same prediction asked at fewer positions; `OpenPositions` must be open, and may know their count."""
         return self._with(positions=where if isinstance(where, OpenPositions) else OpenPositions(self.open & where))
 
     def within(self, capacity: int) -> "Prediction":

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from candi.base.types import Rows
 from candi.diffusion.draws import categorical
 
-# Logits held at once, counted in numbers: 16 MiB of float32 on a CPU, where memory is dear and small matrices fast.
+# Logits held at once, in numbers: 16 MiB of float32 on a CPU, where memory is dear and small matrices fast.
 _BUDGET = {"cpu": 2**22, "cuda": 2**28}
 
 

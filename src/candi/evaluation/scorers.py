@@ -28,7 +28,7 @@ SMOLLM2 = "smollm2"  # the scorer that comes in a wheel
 
 @dataclass(frozen=True)
 class Scores:
-    """Of each text: the sum of -log p over its tokens in nats, and how many were counted."""
+    """Of each text: the sum of -log p over its tokens in nats, and the number of them that count."""
 
     nats: Float[Tensor, "N"]
     tokens: Int[Tensor, "N"]
@@ -85,9 +85,9 @@ class CausalScorer:
             with _products(self.model.device):
                 logits = self.model(**inputs).logits[:, :-1].float()
             losses = F.cross_entropy(logits.transpose(1, 2), inputs["input_ids"][:, 1:], reduction="none").cpu()
-            counted = real[:, 1:] & counted_tokens(ids, self.tokenizer.eos_token_id)[:, 1:]
-            nats[chosen] = (losses.double() * counted).sum(-1)
-            counts[chosen] = counted.sum(-1)
+            scored = real[:, 1:] & counted_tokens(ids, self.tokenizer.eos_token_id)[:, 1:]
+            nats[chosen] = (losses.double() * scored).sum(-1)
+            counts[chosen] = scored.sum(-1)
         return Scores(nats, counts)
 
     @torch.no_grad()
