@@ -9,8 +9,7 @@ from torch import Tensor
 from candi.base.rng import Rng
 from candi.diffusion.guidance import Guidance
 from candi.diffusion.methods import METHODS, Method
-from candi.diffusion.sampler import bind_step, sample
-from candi.diffusion.schedules import timesteps
+from candi.diffusion.sampler import bind, sample
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
 from candi.nets.dit import DiTSettings
@@ -79,10 +78,11 @@ class Toy:
     ) -> Tensor:  # fmt: skip
         rng = Rng.from_seed(seed)
         with torch.no_grad():
-            start = method.prior(x0, known, rng)
-            denoise, step = self.ideal(method), bind_step(method, **options)
+            sampling = bind(method, **options)
+            start = sampling.prior(x0, known, rng)
+            denoise, step = self.ideal(method), sampling.step
             if guide is not None:
                 denoise, step = guide.over(method, denoise, step)
-            for one in sample(denoise, step, start, timesteps(steps), rng):
+            for one in sample(denoise, step, start, sampling.timesteps(steps, self.length), rng):
                 assert torch.equal(one.state.tokens[known], x0[known]), "a step changed a given token"
         return method.decode(one.state)

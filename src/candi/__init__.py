@@ -15,7 +15,7 @@ from candi.diffusion import guidance, identifiability, schedules, spaces
 from candi.diffusion.embeddings import TimestepEmbedder, TokenEmbedding
 from candi.diffusion.methods import AR, CANDI, DUO, MDLM, METHODS, UDLM, Continuous, Method, MethodSettings, register
 from candi.diffusion.prediction import Prediction
-from candi.diffusion.sampler import SampleStep, bind_step, last_state, sample
+from candi.diffusion.sampler import SampleStep, bind, bind_step, last_state, sample
 from candi.diffusion.schedules import timesteps
 from candi.diffusion.state import State, hidden
 from candi.hub.loading import load
@@ -60,6 +60,7 @@ __all__ = [
     "TrunkSettings",
     "UserError",
     "__version__",
+    "bind",
     "bind_step",
     "fit",
     "guidance",

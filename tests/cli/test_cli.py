@@ -139,6 +139,13 @@ def test_preset_then_file_then_flag(tmp_path):
     assert (given.batch_size, given.length, given.model.blocks, given.model.width) == (8, 48, 5, 64)
 
 
+@pytest.mark.parametrize("name", [name for name in presets() if name.startswith("paper")])
+def test_presets_to_the_letter_take_nothing_of_ours(name):
+    made = settings(["--preset", name, "--data", "x", "--out", "y"])
+    assert made.model.input_scale == "one"
+    assert (made.settings.precondition, made.settings.solver, made.settings.space) == ("paper", "euler", "projected")
+
+
 @pytest.mark.parametrize("name", presets())
 def test_presets_are_valid(name):
     assert settings(["--preset", name, "--data", "pydoc", "--out", "x"]).steps > 0

@@ -13,6 +13,7 @@ from candi.base.files import sha256
 from candi.cli import evaluate, frontier, main
 from candi.data.corpus import Corpus
 from candi.diffusion.guidance import guide_for
+from candi.evaluation.compare import options_of
 from candi.evaluation.molecules import molecules
 from candi.evaluation.points import read_points
 from candi.evaluation.sweep import Sweep
@@ -162,7 +163,7 @@ def test_the_card_tells_of_classifiers_and_of_what_guidance_does(place, tmp_path
 def test_discrete_guidance_steers_too(place):
     noisy = ["--classifier", str(place / "noisy")]
     means = [np.mean(_rings(place, *noisy, "--weight", str(weight), run="mdlm")) for weight in (0, 3)]
-    exact = _rings(place, *noisy, "--weight", "3", "--exact", "--n", "16", run="mdlm")
+    exact = _rings(place, *noisy, "--weight", "3", "--dcbg", "exact", "--n", "16", run="mdlm")
     assert means[1] > means[0] + 0.06
     assert np.mean(exact) > means[0]
 
@@ -214,6 +215,24 @@ def test_a_clean_classifier_is_told_no_time(place):
     aware, _ = load_classifier(str(place / "noisy"), torch.device("cpu"))
     inputs = torch.nn.functional.one_hot(torch.randint(aware.symbols, (3, 12)), aware.symbols).float()
     assert not torch.equal(aware(inputs, torch.zeros(3)), aware(inputs, torch.full((3,), 0.9)))
+
+
+def test_both_forms_of_discrete_guidance_are_swept(place, capsys):
+    """Each is a curve of its own; a run that is guided by a gradient has neither. First order keeps its old key."""
+    runs, both = [str(place / "candi"), str(place / "mdlm")], f"{place / 'noisy'},{place / 'clean'}"
+    sweep = ["frontier", *runs, "--property", "rings", "--steps", "4", "--temperatures", "1", "--classifiers", both,
+             "--weights", "0,3", "--n", "16", "--device", "cpu"]  # fmt: skip
+    main([*sweep, "--dcbg", "first-order,exact", "--out", str(place / "forms")])
+    points = read_points(place / "forms" / "points.jsonl")
+    assert [(point.cell.run, point.cell.guidance.dcbg) for point in points] == [
+        *[("candi", None)] * 2, *[("mdlm", None)] * 2, *[("mdlm", "exact")] * 2
+    ]  # fmt: skip
+    first, exact = points[3], points[5]
+    assert first.cell.key != exact.cell.key
+    assert options_of(exact.cell)["dcbg"] == "exact"
+    assert "dcbg" not in options_of(first.cell)
+    assert "exact" in (place / "forms" / "frontier.md").read_text()
+    assert "exact, first-order" in _refused(capsys, *sweep, "--dcbg", "second", "--out", place / "none")
 
 
 def test_each_run_takes_the_classifier_that_reads_it(place):
@@ -273,7 +292,7 @@ def test_mistakes_are_told_in_a_sentence(place, tmp_path, capsys):
     assert "labels 0 to 1" in _refused(capsys, *guide, "--classifier", place / "clean", "--target", "3")
     assert "leave them out" in _refused(capsys, *guide, "--class-label", "1", "--reveal", "1")
     assert "needs a --class-label" in _refused(capsys, *guide, "--classifier", place / "clean", "--cfg-weight", "1")
-    assert "for discrete guidance" in _refused(capsys, *guide, "--classifier", place / "clean", "--exact")
+    assert "for discrete guidance" in _refused(capsys, *guide, "--classifier", place / "clean", "--dcbg", "exact")
     masked = ["guide", place / "mdlm", "--classifier", place / "noisy", "--out", tmp_path / "x"]
     assert "a step of its own" in _refused(capsys, *masked, "--order", "confidence")
     assert "cannot be made" in _refused(capsys, *guide[:2], "--class-label", "1", "--out", place / "some.smi")

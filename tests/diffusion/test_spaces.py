@@ -5,6 +5,7 @@ import torch
 
 from candi.base.rng import Rng
 from candi.diffusion.embeddings import TokenEmbedding
+from candi.diffusion.schedules import sigma_of_rank
 from candi.diffusion.spaces import SPACES, Embedding, OneHot, Projected
 
 N = 200_000
@@ -120,3 +121,40 @@ def test_nearest_of_a_clean_point_is_its_token(embedding):
     tokens = torch.arange(40)[None]
     for space in (OneHot(embedding), Embedding(embedding), Projected(embedding)):
         assert torch.equal(space.nearest(space.point(tokens), torch.ones_like(tokens).bool()), tokens)
+
+
+def test_projected_noise_looks_like_the_argmax_of_the_noisy_one_hot():
+    """x~ = y pinv(W) for V <= D, so the token that guidance looks at is the argmax of x~, at every position.
+
+    The largest product y.w_v is another token at a third of the positions, at the noise of rank degradation 0.4.
+    """
+    torch.manual_seed(0)
+    embedding = TokenEmbedding(30, 64)
+    onehot, projected = SPACES["onehot"](embedding), SPACES["projected"](embedding)
+    tokens = torch.randint(30, (64, 32), generator=torch.Generator().manual_seed(1))
+    sigma = sigma_of_rank(torch.tensor([0.4]))
+    noisy = onehot.point(tokens) + sigma * onehot.noise(tokens.shape, Rng.from_seed(2))
+    seen, everywhere = onehot.hidden(noisy), torch.ones_like(tokens).bool()
+    assert torch.equal(projected.nearest(seen, everywhere), noisy.argmax(-1))
+    assert torch.equal(onehot.nearest(noisy, everywhere), noisy.argmax(-1))
+    assert float(((seen @ embedding.rows().T).argmax(-1) != noisy.argmax(-1)).double().mean()) > 0.2
+
+
+def test_with_more_tokens_than_dimensions_it_is_the_likeliest_token(double):
+    """y does not determine x~ there. q(y | v) is N(w_v, sigma^2 W^T W), computed by hand; sigma does not matter."""
+    torch.manual_seed(0)
+    embedding = TokenEmbedding(40, 6)
+    projected, rows = SPACES["projected"](embedding), embedding.rows().detach()
+    tokens = torch.randint(40, (8, 16), generator=torch.Generator().manual_seed(1))
+    seen = projected.point(tokens).detach() + 0.7 * projected.noise(tokens.shape, Rng.from_seed(2)).detach()
+    law = torch.distributions.MultivariateNormal(rows, 0.7**2 * rows.T @ rows)
+    by_hand = law.log_prob(seen[..., None, :]).argmax(-1)
+    assert torch.equal(projected.nearest(seen, torch.ones_like(tokens).bool()), by_hand)
+
+
+def test_positions_that_are_known_look_like_nothing():
+    embedding = TokenEmbedding(30, 64)
+    tokens = torch.randint(1, 30, (4, 8), generator=torch.Generator().manual_seed(1))
+    where = torch.rand(4, 8, generator=torch.Generator().manual_seed(2)) < 0.5
+    for space in (SPACES[name](embedding) for name in SPACES):
+        assert torch.equal(space.nearest(space.point(tokens), where), tokens * where)

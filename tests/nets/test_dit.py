@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 import torch
 
@@ -20,6 +22,16 @@ def test_blocks_start_as_identity():
     hidden = torch.randn(2, 7, 32)
     out = DiT(SMALL)(hidden, torch.rand(2))
     torch.testing.assert_close(out, torch.nn.functional.layer_norm(hidden * 32**0.5, (32,)))
+
+
+def test_the_input_scale_is_a_setting():
+    """The paper's network takes unit vectors as they are: what is 1 there is sqrt(D) here, and nothing else differs."""
+    plain = _awake(DiT(dataclasses.replace(SMALL, input_scale="one")))
+    scaled = DiT(SMALL)
+    scaled.load_state_dict(plain.state_dict())
+    hidden, time = torch.randn(2, 7, 32), torch.rand(2)
+    torch.testing.assert_close(plain(32**0.5 * hidden, time), scaled(hidden, time))
+    assert (plain(hidden, time) - scaled(hidden, time)).abs().max() > 0.1
 
 
 def test_attention_sees_both_ways_unless_causal():

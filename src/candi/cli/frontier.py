@@ -14,6 +14,7 @@ from candi.cli.sampling_flags import (
     add_batch_size,
     add_class_label,
     add_classifier,
+    add_dcbg,
     add_length,
     add_method_options,
     add_seed,
@@ -55,6 +56,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--property", type=str | None, default=None, help="Samples are molecules; measure qed, rings, "
                        "logp or weight.")  # fmt: skip
     add_classifier(flags, several=True)
+    add_dcbg(flags, "; of a list each is swept")
     add_class_label(flags, weight=False)
     flags.add_argument(
         "--weights",
@@ -107,6 +109,7 @@ def _settings(given: Namespace, runs: Sequence[str], scorers: Sequence[str]) -> 
         measured_property=given.property,
         classifiers=listed(given.classifiers),
         weights=numbers(given.weights),
+        dcbg=listed(given.dcbg or "first-order"),
         **{name: given[name] for name in same},
     )
 

@@ -12,11 +12,12 @@ from torch.nn import functional as F
 
 from candi.base.config import read_json
 from candi.base.errors import UserError, unknown
-from candi.cli.parsing import add_device, flag, listed, parse, parser
+from candi.cli.parsing import add_device, listed, parse, parser
 from candi.cli.sampling_flags import (
     add_batch_size,
     add_class_label,
     add_classifier,
+    add_dcbg,
     add_sampling,
     class_label,
     sampling_options,
@@ -44,7 +45,7 @@ def run(arguments: Sequence[str]) -> None:
     flags = parser("guide", "RUN --classifier C", "Generate molecules that a classifier prefers.")
     flags.add_argument("run", type=str, help="A run that was trained on molecules.")
     add_classifier(flags)
-    flag(flags, "exact", "Discrete guidance without its first-order shortcut: reads every neighbour.")
+    add_dcbg(flags)
     add_class_label(flags)
     flags.add_argument("--n", type=int, default=64, help="How many samples.")
     add_sampling(flags)
@@ -82,8 +83,8 @@ def _check(given: Namespace) -> None:
             "Say by what to guide: --classifier, a folder or the property of one that came with the model, or "
             "--class-label 1 for a run that was trained with labels."
         )
-    if given.classifier is None and (given.reveal or given.exact):
-        raise UserError("--reveal and --exact are for a --classifier; leave them out.")
+    if given.classifier is None and (given.reveal or given.dcbg is not None):
+        raise UserError("--reveal and --dcbg are for a --classifier; leave them out.")
     try:
         given.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -96,7 +97,7 @@ def _samples(model: Model, given: Namespace) -> tuple[list[str], ClassifierConfi
     if given.classifier is not None:
         guide, network, config = load_guide(
             given.classifier, model, locate(given.run), given.target, given.weight, reveal=given.reveal,
-            exact=given.exact,
+            dcbg=given.dcbg,
         )  # fmt: skip
     options = {**sampling_options(given), **class_label(given)}
     samples = model.generate(given.n, batch_size=given.batch_size, guide=guide, **options)

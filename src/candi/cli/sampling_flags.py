@@ -84,6 +84,11 @@ def add_classifier(flags: ArgumentParser, several: bool = False) -> None:
     flags.add_argument("--reveal", type=float, default=0.0, help="How much it tilts revealed tokens (Gaussian noise).")
 
 
+def add_dcbg(flags: ArgumentParser, more: str = "") -> None:
+    what = f"Discrete guidance: first-order (default), one backward pass a step, or exact, reads all neighbours{more}."
+    flags.add_argument("--dcbg", type=str | None, default=None, help=what)
+
+
 def add_class_label(flags: ArgumentParser, weight: bool = True) -> None:
     """Conditioning of a model that was trained with labels."""
     what = "The label that a run which was trained with --label is conditioned on."

@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from candi.base.errors import UserError
 from candi.data.batches import Windows
 from candi.data.cache import default_folder, load_tokenizer, load_tokens
@@ -27,6 +31,16 @@ class Dataset:
     def sizes(self) -> tuple[int, int, str | None]:
         """Vocabulary, length and label: what a denoiser is built for."""
         return self.tokenizer.vocab_size, self.length, self.label
+
+    def frequencies(self, most: int = 2**23) -> Float[Tensor, "P V"]:
+        """How frequent each token is in at most so many tokens of training: one row, as text that is cut anywhere looks
+
+        the same at every position, or one row a position where each sequence is a document of its own.
+        """
+        windows = torch.from_numpy(self.train.first(max(1, most // self.length)))
+        columns = windows.T if self.tokenizer.pad is not None else windows.reshape(1, -1)
+        counts = [torch.bincount(column, minlength=self.tokenizer.vocab_size) for column in columns]
+        return torch.stack(counts).float() / columns.shape[1]
 
 
 def load_dataset(

@@ -14,7 +14,7 @@ from candi.views.frames import frames
 _ADVISED = "as the model recommends"
 _PAUSE = 0.05  # seconds a state stays at least: small models are faster than the eye
 _TYPED = 20_000  # characters of a prompt or a template
-_OPTIONS = 4  # drop-downs for the options of a method's step
+_OPTIONS = 5  # drop-downs for the options of a method's step
 
 
 def tab(store: ModelStore) -> None:

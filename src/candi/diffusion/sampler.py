@@ -1,6 +1,6 @@
 """The sampling loop."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from candi.base.errors import UserError, unknown
 from candi.base.rng import Rng
-from candi.base.types import Times
+from candi.base.types import Mask, Times, Tokens
 from candi.diffusion.methods.base import Method, Predict
 from candi.diffusion.prediction import Prediction
 from candi.diffusion.state import State
@@ -22,6 +22,11 @@ Step = Callable[[State, Predict, Times, Rng], State]
 
 def bind_step(method: Method, **options: str | None) -> Step:
     """The method's step with the given options; an option that is None keeps its default."""
+    return bind(method, **options).step
+
+
+def _given(method: Method, options: Mapping[str, str | None]) -> dict[str, Any]:
+    """Options that are not None; refuses what the method does not take."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     kind = type(method).__name__
     for name, value in given.items():
@@ -30,7 +35,25 @@ def bind_step(method: Method, **options: str | None) -> Step:
             raise UserError(f"{kind} has no sampling option {name!r}; it takes: {takes}.")
         if value not in method.options[name]:
             raise unknown(name, str(value), method.options[name])
-    return partial(method.step, **given)
+    return given
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """A method with its sampling options: where a trajectory begins, its times, and its steps."""
+
+    prior: Callable[[Tokens, Mask, Rng], State]
+    timesteps: Callable[[int, int], Float[Tensor, "steps_and_one"]]
+    step: Step
+
+
+def bind(method: Method, **options: str | None) -> Sampling:
+    """The method with the given options; one that is None keeps its default."""
+    given = _given(method, options)
+    of_prior, of_timesteps = ({name: given.pop(name)} if name in given else {} for name in ("prior", "grid"))
+    return Sampling(
+        partial(method.prior, **of_prior), partial(method.timesteps, **of_timesteps), partial(method.step, **given)
+    )
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ class Schedule(Protocol):
 
     def derivative(self, t: Tensor) -> Tensor: ...
 
+    def __hash__(self) -> int: ...  # what is computed from it is kept
+
 
 @dataclass(frozen=True)
 class LinearAlpha:
@@ -105,6 +107,19 @@ def timesteps(steps: int) -> Float[Tensor, "steps_and_one"]:
     if steps < 1:
         raise UserError(f"Sampling takes at least 1 step, not {steps}.")
     return torch.linspace(1, 0, steps + 1, dtype=torch.float64)
+
+
+def even_in(progress: Schedule, steps: int) -> Float[Tensor, "steps_and_one"]:
+    """1 = t_0 > ... > t_steps = 0 at which a falling function of t takes evenly spaced values, by bisection."""
+    ends = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    last, first = progress(ends).tolist()
+    goal = torch.linspace(last, first, len(timesteps(steps)), dtype=torch.float64)
+    low, high = torch.zeros_like(goal), torch.ones_like(goal)
+    for _ in range(60):
+        middle = (low + high) / 2
+        early = progress(middle) > goal
+        low, high = torch.where(early, middle, low), torch.where(early, high, middle)
+    return torch.cat([ends[:1], (low + high)[1:-1] / 2, ends[1:]])
 
 
 def over_positions(per_sequence: Tensor) -> Tensor:

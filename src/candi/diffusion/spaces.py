@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -59,10 +60,17 @@ class Space(ABC):
         """Drop what was computed from the token vectors."""
 
     def nearest(self, values: Values, where: Mask) -> Tokens:
-        """The token whose vector has the largest product with the value: what noise looks like just now."""
-        hidden, rows = self.hidden(values)[where], self.embedding.rows()
-        parts = [(hidden[part] @ rows.T).argmax(-1) for part in chunks(len(hidden), len(rows), hidden.device)]
+        """The likeliest token, argmax_v q(values | x0 = v): what noise looks like just now.
+
+        In one-hot noise that is the argmax of the noisy one-hot vector, in isotropic noise of the products y.w_v.
+        """
+        rows, size = values[where], self.embedding.vocab_size
+        parts = [self.likeliest(rows[part]) for part in chunks(len(rows), size, rows.device)]
         return torch.zeros_like(where, dtype=torch.long).index_put((where,), torch.cat(parts))
+
+    def likeliest(self, rows: Float[Tensor, "N K"]) -> Int[Tensor, "N"]:
+        """argmax_v log q(row | x0 = v), which no sigma changes."""
+        return self.log_density(rows[None], rows.new_ones(1))[0].argmax(-1)
 
 
 class OneHot(Space):
@@ -91,9 +99,6 @@ class OneHot(Space):
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         return values / sigma_t.square()[:, None, None]  # -|x~ - e_v|^2 / 2 = x~_v + terms without v
 
-    def nearest(self, values: Values, where: Mask) -> Tokens:
-        return values.argmax(-1) * where
-
 
 class Projected(Space):
     """y = w_x + sigma C z with C = chol(W^T W): the image of one-hot noise, with no tensor of size V."""
@@ -101,6 +106,7 @@ class Projected(Space):
     def __init__(self, embedding: TokenEmbedding) -> None:
         super().__init__(embedding)
         self._factor: tuple[tuple[object, ...], Tensor] | None = None
+        self._pinv: tuple[tuple[object, ...], Tensor, Tensor] | None = None
 
     @property
     def power(self) -> float:
@@ -127,22 +133,41 @@ class Projected(Space):
         return prediction.mean(self.embedding.rows())
 
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
-        # -(y - w_v)^T G^+ (y - w_v) / 2 = y G^+ w_v - w_v G^+ w_v / 2 + a term without v, G = W^T W
-        rows = self.embedding.rows()
-        whitened = rows @ torch.linalg.pinv(rows.T @ rows, hermitian=True)
-        fit = values @ whitened.T - (whitened * rows).sum(-1) / 2
-        return fit / sigma_t.square()[:, None, None]
+        """-(y - w_v)^T G^+ (y - w_v) / 2 = y G^+ w_v - w_v G^+ w_v / 2 + a term without v, G = W^T W.
+
+        For independent rows, which V <= D allows, y G^+ w_v is the noisy one-hot vector itself, y = x~ W, and
+        w_v G^+ w_v = 1. Beyond, y does not determine it, and this is all that y says of the token.
+        """
+        whitened, own = self._whitened()
+        return (values @ whitened.T - own / 2) / sigma_t.square()[:, None, None]
+
+    def _whitened(self) -> tuple[Float[Tensor, "V D"], Float[Tensor, "V"]]:
+        """W G^+ = pinv(W)^T, and w_v G^+ w_v."""
+        key = self._key()
+        if self._pinv is None or self._pinv[0] != key:
+            rows = self.embedding.rows().detach().double()
+            if len(rows) <= rows.shape[1]:
+                whitened = torch.linalg.pinv(rows).T
+            else:  # G is the smaller matrix
+                whitened = rows @ torch.linalg.pinv(rows.T @ rows, hermitian=True)
+            own = (whitened * rows).sum(-1)
+            self._pinv = key, whitened.to(self.embedding.weight.dtype), own.to(self.embedding.weight.dtype)
+        return self._pinv[1:]
 
     def factor(self) -> Tensor:
         """C, with C C^T = W^T W: once for all noise that is made with the same weights, in training and in sampling."""
-        weight = self.embedding.weight
-        key = (weight.data_ptr(), weight._version, weight.device, weight.dtype)
+        key = self._key()
         if self._factor is None or self._factor[0] != key:
-            self._factor = key, _cholesky_of_gram(weight.detach())
+            self._factor = key, _cholesky_of_gram(self.embedding.weight.detach())
         return self._factor[1]
 
+    def _key(self) -> tuple[object, ...]:
+        """Which weights these are."""
+        weight = self.embedding.weight
+        return weight.data_ptr(), weight._version, weight.device, weight.dtype
+
     def invalidate_caches(self) -> None:
-        self._factor = None
+        self._factor = self._pinv = None
 
 
 class Embedding(Space):

@@ -4,9 +4,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from candi.base.errors import UserError
 from candi.base.rng import Rng
 from candi.base.types import LogProbs, Mask, PerToken, Times, Values
-from candi.diffusion.prediction import Prediction
+from candi.diffusion.draws import categorical
+from candi.diffusion.kernels import gaussian
+from candi.diffusion.prediction import Prediction, uniforms
 from candi.diffusion.schedules import Schedule
 from candi.diffusion.solvers import SOLVERS
 from candi.diffusion.spaces import Space
@@ -20,6 +23,30 @@ def solver_step(
     if prediction.shift is not None:
         target = target + prediction.shift
     return SOLVERS[solver](state.noisy, target, sigma(state.u), sigma(s), lambda: space.noise(state.known.shape, rng))
+
+
+PRIORS = ("normal", "frequencies")
+
+
+def gaussian_prior(
+    space: Space, sigma: Times, shape: torch.Size, rng: Rng, frequencies: Float[Tensor, "P V"] | None
+) -> Values:
+    """z_1 where nothing is known: sigma_1 eps, or point(u) + sigma_1 eps with u drawn from the token frequencies.
+
+    The law at t = 1 is point(x0) + sigma_1 eps. The second is that law position by position; the first is its limit
+    for a large sigma_1.
+    """
+    noise = space.noise(shape, rng)
+    if frequencies is None:
+        return gaussian.corrupt(torch.zeros_like(noise), sigma, noise)
+    if len(frequencies) not in (1, shape[1]):
+        raise UserError(
+            f"The model knows token frequencies for {len(frequencies)} positions, not for {shape[1]}; sample with its "
+            "own length, or with the prior normal."
+        )
+    logits = frequencies.double().log().expand(*shape, -1).flatten(0, 1)
+    tokens = categorical(logits, uniforms(shape, rng).flatten()).view(shape)
+    return gaussian.corrupt(space.point(tokens), sigma, noise)
 
 
 def pin_known(state: State, log_likelihood: LogProbs) -> LogProbs:

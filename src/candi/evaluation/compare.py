@@ -259,6 +259,7 @@ def options_of(cell: Cell, pooled: bool = False) -> dict[str, str]:
         options["classifier"] = cell.guidance.classifier or "label"
         cuts |= {} if pooled else {"temperature": cell.temperature}
         cuts |= {"reveal": cell.guidance.reveal or None}
+        options |= {} if cell.guidance.dcbg is None else {"dcbg": cell.guidance.dcbg}
     return options | {name: f"{value:g}" for name, value in cuts.items() if value is not None}
 
 

@@ -25,6 +25,7 @@ class Guide:
     """How samples are guided: by a classifier, or by the run's own labels, where `classifier` is None.
 
     `content` is a hash of the classifier, `noise` the method whose noise it reads; `reveal` tilts what is drawn.
+    `dcbg` is "exact" for discrete guidance that reads every neighbour, None for its first order and for all others.
     """
 
     classifier: str | None
@@ -34,6 +35,7 @@ class Guide:
     reveal: float = 0.0
     noise: str | None = None
     content: str | None = None
+    dcbg: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Cell:
         values["nucleus"] = values.pop("top_p")  # as it was called when the first samples were made
         if values["guidance"] is None:
             del values["guidance"]
+        elif values["guidance"]["dcbg"] is None:  # as the first guided samples were made
+            del values["guidance"]["dcbg"]
         return fingerprint(values)
 
     @property

@@ -56,10 +56,10 @@ class RunHandle:
         length = self.config.length if length is None else length
         counts = [len(self.method.timesteps(count, length)) - 1 for count in steps]
         trained = asdict(self.config.settings)  # type: ignore[call-overload]
-        # discrete guidance has a step of its own, which has no options
+        # discrete guidance has a step of its own, which has no options; prior and grid are not the step's
         classified = any(guide is not None and guide.classifier is not None for guide in guides)
         replaced = classified and self.method.gaussian() is None
-        names = () if replaced else tuple(self.method.options)
+        names = [name for name in self.method.options if not replaced or name in ("grid", "prior")]
         axes = {name: self._values(name, options.get(name, ()), trained.get(name)) for name in names}
         axes = {name: values for name, values in axes.items() if values}
         for values in product(*axes.values()):

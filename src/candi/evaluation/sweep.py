@@ -90,7 +90,13 @@ class Sweep:
             guide = Guide(Path(name).name, config.label, settings.target, 0.0, reveal, config.noise, content)
         else:
             return [None]
-        return [dataclasses.replace(guide, weight=weight) for weight in settings.weights]
+        discrete = guide.classifier is not None and run.method.gaussian() is None
+        forms = [form if form == "exact" else None for form in settings.dcbg] if discrete else [None]
+        return [
+            dataclasses.replace(guide, weight=weight, dcbg=form)
+            for form in dict.fromkeys(forms)
+            for weight in settings.weights
+        ]
 
     def classifier_of(self, run: RunHandle) -> str:
         """The first of the classifiers that fits a run."""
@@ -275,7 +281,10 @@ class Worker:
         if run.name not in self._classifiers:
             self._classifiers[run.name], _ = load_classifier(self.sweep.classifier_of(run), self.device)
         classifier = self._classifiers[run.name].log_probability(self.settings.target)
-        return guide_for(model.denoiser.method, classifier, cell.guidance.weight, reveal=cell.guidance.reveal)
+        guide = cell.guidance
+        return guide_for(
+            model.denoiser.method, classifier, guide.weight, reveal=guide.reveal, first_order=guide.dcbg != "exact"
+        )
 
 
 _stop: Event | None = None

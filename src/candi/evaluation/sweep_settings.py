@@ -10,6 +10,7 @@ from candi.base.checks import at_least
 from candi.base.errors import UserError, unknown
 from candi.base.machine import device_named
 from candi.data.molecules import PROPERTIES, need_rdkit
+from candi.diffusion.guidance import DCBG
 from candi.evaluation.run_handle import RunHandle, check_names
 from candi.model.model import PRECISIONS
 
@@ -45,6 +46,7 @@ class SweepSettings:
     target: int = 1
     weights: Sequence[float] = (1.0,)
     reveal: float = 0.0
+    dcbg: Sequence[str] = ("first-order",)  # forms of discrete guidance
     class_label: int | None = (
         None  # the label for runs that were trained with labels; the weights are then those of CFG
     )
@@ -70,6 +72,9 @@ class SweepSettings:
             need_rdkit("Measuring molecules")
             if self.measured_property not in PROPERTIES:
                 raise unknown("property", self.measured_property, PROPERTIES)
+        for form in self.dcbg:
+            if form not in DCBG:
+                raise unknown("dcbg", form, DCBG)
         named = [Path(scorer).name for scorer in self.scorers]
         if len(set(named)) < len(named):
             raise UserError(f"Two scorers have the same name ({', '.join(named)}); rename one of them.")

@@ -8,7 +8,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from candi.base.errors import UserError, unknown
 from candi.base.machine import device_named
-from candi.diffusion.guidance import Guidance, guide_for
+from candi.diffusion.guidance import DCBG, Guidance, guide_for
 from candi.evaluation.run_handle import RunHandle
 from candi.hub.shipped import MOLECULES, WORDS, shipped
 from candi.model.checkpoint import find_checkpoint, to_stderr
@@ -84,7 +84,14 @@ def run_handle(source: str) -> RunHandle:
 
 
 def load_guide(
-    source: str, model: Model, folder: Path, target: int, weight: float, *, reveal: float = 0.0, exact: bool = False
+    source: str,
+    model: Model,
+    folder: Path,
+    target: int,
+    weight: float,
+    *,
+    reveal: float = 0.0,
+    dcbg: str | None = None,
 ) -> tuple[Guidance, Classifier, ClassifierConfig]:
     """Guidance of a model, whose files lie in `folder`, by a classifier: a folder, or one that came with the model."""
     name, packed = classifier_of(folder, source), sorted(path.name for path in (folder / CLASSIFIERS).glob("*"))
@@ -93,7 +100,9 @@ def load_guide(
     network, config = load_classifier(name, model.device)
     method, kind = model.denoiser.method, model.config.method
     check_classifier(config, name, method, kind, model.tokenizer.fingerprint)
-    if exact and method.gaussian() is not None:
-        raise UserError(f"--exact is for discrete guidance; {kind} is guided by a gradient.")
+    if dcbg is not None and method.gaussian() is not None:
+        raise UserError(f"--dcbg is for discrete guidance; {kind} is guided by a gradient.")
+    if dcbg not in (None, *DCBG):
+        raise unknown("dcbg", str(dcbg), DCBG)
     wanted = network.log_probability(target)
-    return guide_for(method, wanted, weight, reveal=reveal, first_order=not exact), network, config
+    return guide_for(method, wanted, weight, reveal=reveal, first_order=dcbg != "exact"), network, config

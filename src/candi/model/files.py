@@ -18,6 +18,8 @@ from candi.nets.denoiser import Denoiser
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
 CARD = "card.json"  # what a model was made of, how well it does, what it should be sampled with
 
+_FREQUENCIES = "method.frequencies"  # of tokens in the training data; models of 0.1 have none
+
 # weights of 0.1 had other names
 _RENAMED = (
     ("codebook.weight", "embedding.weight"),
@@ -50,12 +52,15 @@ def read_config(folder: Path) -> ModelConfig:
 
 
 def load_weights(denoiser: Denoiser, path: Path) -> None:
-    """Strict: every weight must be there, no other, each of its shape."""
+    """Strict: every weight must be there, no other, each of its shape. Token frequencies may be there or not."""
     weights = read_weights(path)
     expected = denoiser.state_dict()
-    wrong = sorted(weights.keys() ^ expected.keys()) or [
-        name for name, tensor in expected.items() if weights[name].shape != tensor.shape
+    wrong = sorted((weights.keys() ^ expected.keys()) - {_FREQUENCIES}) or [
+        name for name, tensor in expected.items() if name != _FREQUENCIES and weights[name].shape != tensor.shape
     ]
+    frequencies = weights.get(_FREQUENCIES)
+    if frequencies is not None and (frequencies.dim() != 2 or frequencies.shape[1] != denoiser.vocab_size):
+        wrong = [_FREQUENCIES]
     if wrong:
         raise UserError(f"{path} does not fit its config.json: {_some(wrong)} missing, unexpected or of another shape.")
     denoiser.load_state_dict(weights)

@@ -15,7 +15,7 @@ from candi.base.types import Mask, Tokens
 from candi.data.tokenizer import Tokenizer
 from candi.diffusion import guidance
 from candi.diffusion.guidance.classifier_free import Conditional
-from candi.diffusion.sampler import Denoise, SampleStep, bind_step, last_state, sample
+from candi.diffusion.sampler import Denoise, SampleStep, bind, last_state, sample
 from candi.model.files import (
     CARD,
     CONFIG,
@@ -126,10 +126,11 @@ class Model(
         `options` are those of the method's step, such as solver="euler" or inference="approximate".
         """
         method = self.denoiser.method
-        asked = any(value is not None for value in options.values())
+        asked = any(value is not None for name, value in options.items() if name not in ("grid", "prior"))
         complete = self.with_defaults(steps=steps, temperature=temperature, **options)
         count, warmth = complete.pop("steps"), complete.pop("temperature")
-        step = bind_step(method, **complete)
+        sampling = bind(method, **complete)
+        step = sampling.step
         denoise: Denoise = self._network(precision, compile)
         if label is not None:
             self._check_label(label)
@@ -144,12 +145,12 @@ class Model(
             if step is not plain and asked:  # what the model recommends was not asked for
                 raise UserError("Discrete guidance has a step of its own; leave out the sampling options.")
         template = self.template(length, prompt, infill, blank)
-        timesteps = method.timesteps(count, len(template.tokens))
+        timesteps = sampling.timesteps(count, len(template.tokens))
         rng = Rng.per_row((fold_in(seed, "sample", first + row) for row in range(n)), self.device)
         x0: Tokens = template.tokens.to(self.device).repeat(n, 1)
         known: Mask = template.known.to(self.device).repeat(n, 1)
         with torch.no_grad():
-            prior = method.prior(x0, known, rng)
+            prior = sampling.prior(x0, known, rng)
         return sample(denoise, step, prior, timesteps, rng)
 
     def with_defaults(self, **options: Any) -> dict[str, Any]:

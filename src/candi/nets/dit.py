@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -27,6 +28,7 @@ class DiTSettings(TrunkSettings):
         conditioning: Width of the time conditioning.
         dropout: Dropout on each residual branch.
         convolution: Positions in a short convolution before each attention; 0 is none, 7 helps short runs on text.
+        input_scale: What unit vectors are multiplied by: sqrt_width gives coordinates of size 1, one is the paper's.
     """
 
     width: int = 256
@@ -35,6 +37,7 @@ class DiTSettings(TrunkSettings):
     conditioning: int = 128
     dropout: float = 0.0
     convolution: int = 0
+    input_scale: Literal["sqrt_width", "one"] = "sqrt_width"
 
     def __post_init__(self) -> None:
         if min(self.width, self.blocks, self.heads, self.conditioning) < 1:
@@ -60,6 +63,7 @@ class DiT(Trunk):
         super().__init__()
         self.settings, self.causal = settings, causal
         self.width, self.conditioning = settings.width, settings.conditioning
+        self.input_scale = settings.width**0.5 if settings.input_scale == "sqrt_width" else 1.0
         self.timestep_embedder = TimestepEmbedder(settings.conditioning)
         self.blocks = nn.ModuleList(
             Block(
@@ -89,7 +93,7 @@ class DiT(Trunk):
         kind = vectors.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.final.weight.dtype
         # unit vectors have coordinates of size D^-1/2; branches write size 1
-        hidden = (vectors * self.width**0.5).to(dtype)
+        hidden = (vectors * self.input_scale).to(dtype)
         embedded = self.timestep_embedder(time)
         conditioning = F.silu(embedded if condition is None else embedded + condition).to(dtype)
         angles = rotary(read + hidden.shape[1], self.width // self.settings.heads, hidden.device)[:, read:]

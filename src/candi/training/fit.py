@@ -89,6 +89,8 @@ def _run(denoiser: Denoiser, dataset: Dataset, settings: FitSettings, fabric: Fa
         if not launched:
             fabric.launch()
             fabric.barrier()
+        if denoiser.method.gaussian() is not None:
+            denoiser.method.frequencies = dataset.frequencies()
         task = DenoiserTask(denoiser, dataset.tokenizer, config, settings.label_dropout)
         folder = Loop(task, dataset.train, dataset.valid, settings, fabric, run).go()
         fabric.barrier()

@@ -3,12 +3,13 @@
 from candi.diffusion.guidance.base import Guidance, LogProbability
 from candi.diffusion.guidance.choice import guide_for
 from candi.diffusion.guidance.classifier_free import classifier_free
-from candi.diffusion.guidance.discrete import DiscreteGuidance
+from candi.diffusion.guidance.discrete import DCBG, DiscreteGuidance
 from candi.diffusion.guidance.gradient import GradientGuidance
 from candi.diffusion.guidance.temperature import tempered
 from candi.diffusion.guidance.truncation import top_k, top_p
 
 __all__ = [
+    "DCBG",
     "DiscreteGuidance",
     "GradientGuidance",
     "Guidance",

@@ -4,7 +4,6 @@ p(z_s^l = v | z_t, y) ~ p(z_s^l = v | z_t) p(y | z_t with position l set to v)^w
 in the limit of many steps, where no two positions change at once.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +13,7 @@ from torch.nn import functional as F
 
 from candi.base.errors import UserError
 from candi.base.rng import Rng
-from candi.base.types import Times, Tokens
+from candi.base.types import Mask, Times, Tokens
 from candi.diffusion.draws import categorical
 from candi.diffusion.guidance.base import LogProbability, gradient
 from candi.diffusion.methods.base import Method, Predict
@@ -22,6 +21,7 @@ from candi.diffusion.prediction import uniforms
 from candi.diffusion.sampler import Denoise, Step
 from candi.diffusion.state import State
 
+DCBG = ("first-order", "exact")  # its forms
 _ROWS = 4096  # sequences that a classifier reads at once
 
 
@@ -45,7 +45,10 @@ class DiscreteGuidance:
 
         def step_guided(state: State, predict: Predict, s: Times, rng: Rng) -> State:
             symbols = method.to_symbols(state)
-            change = (first_order if self.first_order else exactly)(self.classifier, symbols, count, state.t)
+            if self.first_order:
+                change = first_order(self.classifier, symbols, count, state.t)
+            else:
+                change = exactly(self.classifier, symbols, count, state.t, ~state.known)
             logits = method.transition(state, predict(), s) + self.weight * change
             drawn = categorical(logits.flatten(0, 1), uniforms(symbols.shape, rng).flatten()).view_as(symbols)
             return method.from_symbols(state, drawn.where(~state.known, symbols), s)
@@ -60,20 +63,15 @@ def first_order(classifier: LogProbability, symbols: Tokens, count: int, t: Time
 
 
 @torch.no_grad()
-def exactly(classifier: LogProbability, symbols: Tokens, count: int, t: Times) -> Float[Tensor, "B L S"]:
-    """log p(y | z with position l set to v) - log p(y | z), by reading every neighbour of z."""
-    batch, length = symbols.shape
+def exactly(
+    classifier: LogProbability, symbols: Tokens, count: int, t: Times, open: Mask | None = None
+) -> Float[Tensor, "B L S"]:
+    """log p(y | z with position l set to v) - log p(y | z) at open positions, by reading every neighbour of z there."""
     now = classifier(F.one_hot(symbols, count).to(t.dtype), t)
-    parts = [
-        classifier(F.one_hot(rows, count).to(t.dtype), t[which]) - now[which]
-        for which, rows in _neighbours(symbols, count)
-    ]
-    return torch.cat(parts).view(batch, length, count)
-
-
-def _neighbours(symbols: Tokens, count: int) -> Iterator[tuple[Tensor, Tokens]]:
-    """(which row of the batch, the row with one position changed), in the order of [B, L, S]."""
-    batch, length = symbols.shape
-    for numbers in torch.arange(batch * length * count, device=symbols.device).split(_ROWS):
-        which, place, symbol = numbers // (length * count), numbers // count % length, numbers % count
-        yield which, symbols[which].scatter(1, place[:, None], symbol[:, None])
+    row, place = torch.ones_like(symbols).nonzero().T if open is None else open.nonzero().T
+    change = now.new_zeros(*symbols.shape, count)
+    for part in torch.arange(len(row) * count, device=symbols.device).split(_ROWS):
+        which, where, symbol = row[part // count], place[part // count], part % count
+        neighbours = symbols[which].scatter(1, where[:, None], symbol[:, None])
+        change[which, where, symbol] = classifier(F.one_hot(neighbours, count).to(t.dtype), t[which]) - now[which]
+    return change

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from candi.base.errors import UserError
 from candi.base.rng import Rng
 from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
 from candi.diffusion.embeddings import TokenEmbedding
@@ -27,15 +28,25 @@ class Method(nn.Module, ABC):
     causal: ClassVar[bool] = False  # may a position look only to its left?
     time_conditioned: ClassVar[bool] = True  # does the trunk get the time?
     noise_is_visible: ClassVar[bool] = True  # does a state look like something where it is not known?
+    frequencies: Tensor | None
     leave_one_out: ClassVar[bool] = False  # is the prediction p(x0_i | z_t without position i)?
     fixed_steps: ClassVar[bool] = False  # does the method itself decide how many steps sampling takes?
     extra_symbols: ClassVar[int | None] = None  # symbols of discrete states beside the tokens: 1 for a mask; else None
-    options: Mapping[str, tuple[str, ...]] = {}  # keywords of `step` and the values they take
+    # keywords of `step` and the values they take; `grid` is one of `timesteps`, `prior` of `prior`
+    options: Mapping[str, tuple[str, ...]] = {}
 
     def __init__(self, embedding: TokenEmbedding) -> None:
         super().__init__()
         self.embedding = embedding
         self.progress = 1.0  # fraction of the training that is done, for methods with a curriculum
+        # of tokens in the training data, [1, V] or one row a position: a prior that some methods can begin from
+        self.register_buffer("frequencies", None)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Tensor], prefix: str, *rest: Any) -> None:
+        """What is loaded decides whether there are frequencies, and how many rows of them."""
+        found = state_dict.get(prefix + "frequencies")
+        self.frequencies = None if found is None else self.embedding.weight.new_empty(found.shape)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @abstractmethod
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
@@ -89,11 +100,22 @@ class Method(nn.Module, ABC):
         """Where its Gaussian noise lives and how it grows, of a method that has some."""
         return None
 
+    def token_frequencies(self, prior: str | None) -> Float[Tensor, "P V"] | None:
+        """What `gaussian_prior` draws its tokens from: None for the prior normal, which is the default."""
+        if prior != "frequencies":
+            return None
+        if self.frequencies is None:
+            raise UserError(
+                "This model does not know how frequent its tokens are (it was trained without counting them); sample "
+                "it with the prior normal."
+            )
+        return self.frequencies
+
     def invalidate_caches(self) -> None:
         """Drop what was computed from the weights: they have changed."""
 
     def timesteps(self, steps: int, length: int) -> Float[Tensor, "steps_and_one"]:
-        """The times of the states of a trajectory: 1 = t_0 > t_1 > ... = 0."""
+        """The times of the states of a trajectory, 1 = t_0 > t_1 > ... = 0: the grid that is best for the method."""
         return timesteps(steps)
 
     def endpoint_terms(self, denoise: Callable[[State], Prediction], x0: Tokens, rng: Rng) -> PerToken:

@@ -18,7 +18,7 @@ from candi.diffusion.schedules import LinearAlpha, PowerAlpha, RankLinear, Sched
 from candi.diffusion.solvers import SOLVERS
 from candi.diffusion.spaces import SPACES, Space
 from candi.diffusion.state import State, hidden
-from candi.diffusion.steps import pin_known, solver_step, top_count
+from candi.diffusion.steps import PRIORS, gaussian_prior, pin_known, solver_step, top_count
 
 # the time of the noise as a power of that of masking: together, noise gone early, noise kept late
 PATHS = {"diagonal": 1.0, "early": 2.0, "late": 0.5}
@@ -38,6 +38,7 @@ class CANDI(Method):
         "inference": ("exact", "approximate"),
         "order": ("random", "confidence"),
         "path": tuple(PATHS),
+        "prior": PRIORS,
     }
 
     def __init__(
@@ -77,10 +78,9 @@ class CANDI(Method):
     def corrupted_fraction(self, t: Times) -> Times:
         return 1 - self.alpha(t)
 
-    def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
+    def prior(self, x0: Tokens, known: Mask, rng: Rng, prior: str | None = None) -> State:
         t = torch.ones(len(x0), device=x0.device, dtype=self.embedding.weight.dtype)
-        noise = self.space.noise(x0.shape, rng)
-        values = gaussian.corrupt(torch.zeros_like(noise), self.sigma(t), noise)
+        values = gaussian_prior(self.space, self.sigma(t), known.shape, rng, self.token_frequencies(prior))
         return State(t, known, hidden(x0, known), values, noise_t=None if self.level is None else t)
 
     def embed(self, state: State) -> Hidden:

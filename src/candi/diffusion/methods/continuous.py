@@ -3,18 +3,21 @@
 from collections.abc import Mapping
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from candi.base.rng import Rng
 from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
 from candi.diffusion.embeddings import TokenEmbedding
+from candi.diffusion.identifiability.uniform import UniformOfGaussian
 from candi.diffusion.kernels import gaussian
 from candi.diffusion.methods.base import Method, Predict
 from candi.diffusion.prediction import Prediction
-from candi.diffusion.schedules import Schedule
+from candi.diffusion.schedules import Schedule, even_in, timesteps
 from candi.diffusion.solvers import SOLVERS
 from candi.diffusion.spaces import Space
 from candi.diffusion.state import State, hidden
-from candi.diffusion.steps import pin_known, solver_step
+from candi.diffusion.steps import PRIORS, gaussian_prior, pin_known, solver_step
 
 
 class Continuous(Method):
@@ -22,7 +25,12 @@ class Continuous(Method):
 
     bound = False
     why_no_bound = "its loss is an unweighted cross-entropy, not the integral that bounds -log p(x0)"
-    options: Mapping[str, tuple[str, ...]] = {"solver": tuple(SOLVERS), "inference": ("exact", "approximate")}
+    options: Mapping[str, tuple[str, ...]] = {
+        "solver": tuple(SOLVERS),
+        "inference": ("exact", "approximate"),
+        "grid": ("alpha", "time"),
+        "prior": PRIORS,
+    }
 
     def __init__(
         self,
@@ -33,11 +41,12 @@ class Continuous(Method):
         exact_scale: bool = True,
         solver: str = "ddim",
         inference: str = "exact",
+        grid: str = "time",
     ) -> None:
         super().__init__(embedding)
         self.space, self.sigma = space, sigma
         self.noise_power = space.power if exact_scale else 1.0
-        self.solver, self.inference = solver, inference
+        self.solver, self.inference, self.grid = solver, inference, grid
 
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
         noise = self.space.noise(x0.shape, rng)
@@ -45,10 +54,16 @@ class Continuous(Method):
         nothing = torch.zeros_like(x0, dtype=torch.bool)
         return State(t, nothing, hidden(x0, nothing), values)
 
-    def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
+    def prior(self, x0: Tokens, known: Mask, rng: Rng, prior: str | None = None) -> State:
         t = torch.ones(len(x0), device=x0.device, dtype=self.embedding.weight.dtype)
-        noise = self.space.noise(x0.shape, rng)
-        return State(t, known, hidden(x0, known), gaussian.corrupt(torch.zeros_like(noise), self.sigma(t), noise))
+        values = gaussian_prior(self.space, self.sigma(t), known.shape, rng, self.token_frequencies(prior))
+        return State(t, known, hidden(x0, known), values)
+
+    def timesteps(self, steps: int, length: int, grid: str | None = None) -> Float[Tensor, "steps_and_one"]:
+        """Even steps of t, or of alpha: how much the argmax of a noisy one-hot vector keeps of its token."""
+        if (grid or self.grid) == "time":
+            return timesteps(steps)
+        return even_in(UniformOfGaussian(self.embedding.vocab_size, self.sigma), steps)
 
     def embed(self, state: State) -> Hidden:
         """c_in y, and w_x in the place of a prompt."""

@@ -7,61 +7,22 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from candi.base.errors import UserError
 from candi.base.rng import Rng
 from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens, Values
 from candi.diffusion.embeddings import TokenEmbedding
-from candi.diffusion.identifiability.closed_form import survival, survival_slope
+from candi.diffusion.identifiability.closed_form import survival
+from candi.diffusion.identifiability.uniform import UniformOfGaussian
 from candi.diffusion.kernels import uniform
 from candi.diffusion.methods.base import Method, MethodSettings, Predict
 from candi.diffusion.methods.udlm import uniform_endpoint_terms
 from candi.diffusion.prediction import Prediction
-from candi.diffusion.schedules import Geometric, Schedule
+from candi.diffusion.schedules import Geometric, Schedule, even_in, timesteps
 from candi.diffusion.state import State
 from candi.diffusion.steps import pin_known
-
-_KNOTS = 2048
-
-
-@dataclass(frozen=True)
-class UniformOfGaussian:
-    """alpha = (V (1 - rho(sigma(t), V)) - 1)/(V - 1): how much of a token the argmax of its noisy one-hot keeps.
-
-    Computed at knots once, with its exact derivative, and interpolated by cubics that have both: smooth for any V.
-    """
-
-    vocab_size: int
-    sigma: Geometric
-
-    def __call__(self, t: Tensor) -> Tensor:
-        place, left, right, rise, fall = self._around(t)
-        u, v = place, 1 - place
-        value = v * v * (1 + 2 * u) * left + u * u * (1 + 2 * v) * right + u * v * (v * rise - u * fall)
-        return value.to(t.dtype)
-
-    def derivative(self, t: Tensor) -> Tensor:
-        place, left, right, rise, fall = self._around(t)
-        u, v = place, 1 - place
-        slope = 6 * u * v * (right - left) + v * (v - 2 * u) * rise + u * (u - 2 * v) * fall
-        return (slope * _KNOTS).to(t.dtype)
-
-    def _around(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Place between two knots, values at both, and slopes at both per knot distance."""
-        values, slopes = (part.to(t.device) for part in _knots(self.vocab_size, self.sigma))
-        place = t.double() * _KNOTS
-        knot = place.floor().clamp(0, _KNOTS - 1)
-        i = knot.long()
-        return place - knot, values[i], values[i + 1], slopes[i] / _KNOTS, slopes[i + 1] / _KNOTS
-
-
-@lru_cache(maxsize=8)
-def _knots(vocab_size: int, sigma: Geometric) -> tuple[Tensor, Tensor]:
-    t = torch.linspace(0, 1, _KNOTS + 1, dtype=torch.float64)
-    share = vocab_size / (vocab_size - 1)
-    values = share * survival(sigma(t), vocab_size) - 1 / (vocab_size - 1)
-    return values, share * survival_slope(sigma(t), vocab_size) * sigma.derivative(t)
 
 
 @lru_cache(maxsize=8)
@@ -89,7 +50,7 @@ class DUO(Method):
     bound = True
     leave_one_out = True
     extra_symbols = 0
-    options: Mapping[str, tuple[str, ...]] = {"sampler": ("ancestral", "greedy")}
+    options: Mapping[str, tuple[str, ...]] = {"sampler": ("ancestral", "greedy"), "grid": ("alpha", "time")}
 
     def __init__(
         self,
@@ -100,12 +61,13 @@ class DUO(Method):
         softness: float = 0.1,
         candidates: int = 64,
         sampler: str = "ancestral",
+        grid: str = "alpha",
     ) -> None:
         super().__init__(embedding)
         self.sigma = sigma or sigma_range(embedding.vocab_size)
         self.alpha: Schedule = UniformOfGaussian(embedding.vocab_size, self.sigma)
         self.curriculum, self.softness, self.candidates = curriculum, softness, candidates
-        self.sampler = sampler
+        self.sampler, self.grid = sampler, grid
 
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
         nothing = torch.zeros_like(x0, dtype=torch.bool)
@@ -158,6 +120,10 @@ class DUO(Method):
     def prior(self, x0: Tokens, known: Mask, rng: Rng) -> State:
         t = torch.ones(len(x0), device=x0.device, dtype=self.embedding.weight.dtype)
         return State(t, known, x0.where(known, rng.integers(*x0.shape, below=self.embedding.vocab_size)))
+
+    def timesteps(self, steps: int, length: int, grid: str | None = None) -> Float[Tensor, "steps_and_one"]:
+        """Even steps of alpha: of even steps of t, which are even in log-SNR, most would lie in pure noise."""
+        return even_in(self.alpha, steps) if (grid or self.grid) == "alpha" else timesteps(steps)
 
     def embed(self, state: State) -> Hidden:
         return self.embedding.lookup(state.tokens) if state.values is None else state.values
@@ -221,6 +187,7 @@ class DuoSettings(MethodSettings):
         softness: Their temperature at the beginning.
         candidates: Tokens that a soft input is made of.
         sampler: ancestral, or greedy for the likeliest tokens in the last step.
+        grid: Whether sampling takes even steps of alpha or of time, which is log-SNR.
     """
 
     mask_vector: ClassVar[bool] = False
@@ -230,6 +197,7 @@ class DuoSettings(MethodSettings):
     softness: float = 0.1
     candidates: int = 64
     sampler: Literal["ancestral", "greedy"] = "ancestral"
+    grid: Literal["alpha", "time"] = "alpha"
 
     def __post_init__(self) -> None:
         if not 0 <= self.curriculum <= 1 or self.softness <= 0 or self.candidates < 1:
@@ -251,4 +219,5 @@ class DuoSettings(MethodSettings):
             softness=self.softness,
             candidates=self.candidates,
             sampler=self.sampler,
+            grid=self.grid,
         )

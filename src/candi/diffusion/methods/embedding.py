@@ -19,6 +19,8 @@ class EmbeddingSettings(MethodSettings):
         sigma_max: Noise at t = 1.
         solver: How positions move in a sampling step.
         inference: Whether they aim at the mean prediction (exact) or at one draw of it (approximate).
+        grid: Whether sampling takes even steps of time, which is log sigma, or of alpha, what the noise leaves of a
+            token.
     """
 
     mask_vector: ClassVar[bool] = False
@@ -26,6 +28,7 @@ class EmbeddingSettings(MethodSettings):
     sigma_max: float = 2.0
     solver: Literal["ddim", "euler", "ancestral"] = "ddim"
     inference: Literal["exact", "approximate"] = "exact"
+    grid: Literal["alpha", "time"] = "time"
 
     def __post_init__(self) -> None:
         Geometric(self.sigma_min, self.sigma_max)  # validates the range
@@ -37,4 +40,5 @@ class EmbeddingSettings(MethodSettings):
             sigma=Geometric(self.sigma_min, self.sigma_max),
             solver=self.solver,
             inference=self.inference,
+            grid=self.grid,
         )

@@ -21,6 +21,8 @@ class OneHotSettings(MethodSettings):
         precondition: Scale of the inputs: exact gives them unit size, paper divides by sqrt(1 + sigma^2).
         solver: How positions move in a sampling step.
         inference: Whether they aim at the mean prediction (exact) or at one draw of it (approximate).
+        grid: Whether sampling takes even steps of alpha, what the noise leaves of a token, or of time, which is
+            rank degradation.
     """
 
     mask_vector: ClassVar[bool] = False
@@ -30,6 +32,7 @@ class OneHotSettings(MethodSettings):
     precondition: Literal["exact", "paper"] = "exact"
     solver: Literal["ddim", "euler", "ancestral"] = "ddim"
     inference: Literal["exact", "approximate"] = "exact"
+    grid: Literal["alpha", "time"] = "alpha"
 
     def __post_init__(self) -> None:
         RankLinear(self.rank_min, self.rank_max)  # validates the range
@@ -42,4 +45,5 @@ class OneHotSettings(MethodSettings):
             exact_scale=self.precondition == "exact",
             solver=self.solver,
             inference=self.inference,
+            grid=self.grid,
         )
