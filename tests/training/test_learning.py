@@ -5,12 +5,13 @@ import re
 from collections import Counter
 
 import pytest
+import torch
 
 import candi
 from candi.cli import main
 from candi.data.corpus import Corpus
 from candi.diffusion.methods import METHODS
-from tests.training.runs import losses
+from tests.training.runs import losses, train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -54,3 +55,29 @@ def test_a_few_hundred_steps_fall_well_below_the_unigram_entropy(tmp_path):
     share = sum(pair in common for pair in pairs) / len(pairs)
     by_chance = sum(counts[a] * counts[b] for a, b in common) / len(text) ** 2
     assert share > by_chance + 0.15
+
+
+def test_training_counts_tokens_and_keeps_the_frequencies(tmp_path):
+    """One row for text, which looks the same at every position; and the prior can begin from them."""
+    text = tmp_path / "text.txt"
+    text.write_text("abbcccdddd" * 400)
+    train_here(tmp_path / "run", data=text, steps=1, valid_fraction=0.0)
+    model = candi.load(tmp_path / "run", "cpu")
+    kept = model.denoiser.method.frequencies
+    assert kept is not None
+    share = {model.tokenizer.decode([v]): float(p) for v, p in enumerate(kept[0])}
+    assert kept.shape == (1, model.config.vocab_size)
+    assert [share[letter] for letter in "abcd"] == pytest.approx([0.1, 0.2, 0.3, 0.4], abs=0.01)
+    assert model.sample(2, steps=2, prior="frequencies").tolist() != model.sample(2, steps=2).tolist()
+
+
+def test_frequencies_of_rows_are_those_of_each_position(tmp_path):
+    (tmp_path / "rows.smi").write_text("C\nCC\nCO\nN\n" * 4)
+    data = candi.load_dataset(str(tmp_path / "rows.smi"), "smiles", 6, valid_fraction=0.0, cache=tmp_path)
+    frequencies, tokenizer = data.frequencies(), data.tokenizer
+    carbon, oxygen, nitrogen = (int(tokenizer.encode(letter)[0]) for letter in "CON")
+    assert frequencies.shape == (6, tokenizer.vocab_size)
+    assert torch.allclose(frequencies.sum(-1), torch.ones(6))
+    assert [float(frequencies[1, v]) for v in (carbon, oxygen, nitrogen)] == [0.75, 0.0, 0.25]
+    assert [float(frequencies[2, v]) for v in (carbon, oxygen)] == [0.25, 0.25]
+    assert float(frequencies[0, tokenizer.begin]) == 1.0
