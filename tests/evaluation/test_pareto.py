@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,10 +48,28 @@ def test_neighbours_out_of_order_are_pooled():
         assert found == pytest.approx(nearest)
 
 
+N = 100  # samples behind a simulated curve
+
+
+def _of(diversity, cost, values, seed=0, draws=400):
+    """A curve whose log cost is the mean of values [N, P], shifted to the cost that is given."""
+    values = np.log(cost) + values - values.mean(0)
+    counts = np.random.default_rng(seed + 1000).multinomial(N, np.full(N, 1 / N), draws).astype(float)
+    left_out = (values.sum(0) - values) / (N - 1)
+    places = [np.repeat(diversity[None], many, 0) for many in (draws, N)]
+    return Bootstrapped(diversity, cost, places[0], np.exp(counts @ values / N), places[1], np.exp(left_out), counts)
+
+
 def _noisy(diversity, cost, spread, seed=0):
-    random = np.random.default_rng(seed)
-    noise = np.exp(spread * random.standard_normal((400, len(cost))))
-    return Bootstrapped(diversity, cost, np.repeat(diversity[None], 400, 0), cost * noise)
+    """`spread` is the standard error of log cost, of all points or of each."""
+    values = np.random.default_rng(seed).standard_normal((N, len(cost)))
+    return _of(diversity, cost, N**0.5 * spread * (values / values.std(0)), seed)
+
+
+def _still(diversity, cost, draws=10, **changes):
+    """One that is the same however its samples are drawn, but for some changes."""
+    arrays = [np.repeat(some[None], draws, 0) for some in (diversity, cost, diversity, cost)]
+    return replace(Bootstrapped(diversity, cost, *arrays, np.ones((draws, draws))), **changes)
 
 
 def test_only_what_is_surely_dominated_goes():
@@ -64,45 +83,37 @@ def test_only_what_is_surely_dominated_goes():
 def test_a_mean_over_few_samples_is_worth_little_and_no_sample_nothing():
     """Weights are 1 / Var log cost, of the usual spread at most: one that is lucky to have less is worth no more."""
     diversity, cost = np.arange(4.0), np.ones(4)
-    spread = np.array([0.1, 0.1, 1.0, 0.001])
-    random = np.random.default_rng(0)
-    again = np.exp(spread * random.standard_normal((4000, 4)))
-    points = Bootstrapped(diversity, cost, np.repeat(diversity[None], 4000, 0), again)
-    # the variance of 4,000 draws is known to 2.2%: 10% are more than four times that
-    assert points.weights.tolist() == pytest.approx([1, 1, 0.01, 1], rel=0.1)
-    two = Bootstrapped(
-        diversity[:2], np.array([2.0, 1.0]), np.repeat(diversity[None, :2], 10, 0), np.full((10, 2), 1.0)
-    )
-    two.cost_bootstrap[:, 0] = [2.0] * 8 + [np.nan] * 2  # in two draws of ten there is nothing to judge
+    points = _noisy(diversity, cost, np.array([0.1, 0.1, 1.0, 0.001]))
+    # the variance of 400 draws is known to 7%: 30% are more than four times that
+    assert points.weights.tolist() == pytest.approx([1, 1, 0.01, 1], rel=0.3)
+    again = np.full((10, 2), 1.0)
+    again[:, 0] = [2.0] * 8 + [np.nan] * 2  # in two draws of ten there is nothing to judge
+    two = _still(diversity[:2], np.array([2.0, 1.0]), cost_bootstrap=again)
     assert two.not_dominated.cost.tolist() == [1.0]
-    nothing = Bootstrapped(two.diversity, two.cost, two.diversity_bootstrap, np.full((10, 2), np.nan))
+    nothing = replace(two, cost_bootstrap=np.full((10, 2), np.nan))
     assert (nothing.weights > 0).all()
 
 
 def test_what_cannot_be_drawn_again_is_worth_the_same_everywhere():
     """MAUVE, say: its draws are all alike but for rounding."""
     diversity, cost = np.arange(5.0), np.array([1.1, 1.2, 1.3, 1.7, 1.9])
-    again = np.repeat(diversity[None], 500, 0), np.repeat(cost[None], 500, 0)
     for resampled in (True, False):
-        assert Bootstrapped(diversity, cost, *again, resampled).weights.tolist() == [1.0] * 5
+        assert _still(diversity, cost, 500, resampled=resampled).weights.tolist() == [1.0] * 5
 
 
 def test_band_and_dominance_pool_by_weight():
     """Two neighbours out of order, one of them ten times less sure: the curve passes near the other."""
     diversity, cost = np.array([1.0, 2.0, 3.0, 4.0]), np.exp(np.array([0.0, 0.2, 0.1, 0.5]))
-    random = np.random.default_rng(0)
-    spread = np.array([0.03, 0.3, 0.03, 0.03])
-    points = Bootstrapped(
-        diversity, cost, np.repeat(diversity[None], 400, 0), cost * np.exp(spread * random.standard_normal((400, 4)))
-    )
+    points = _noisy(diversity, cost, np.array([0.03, 0.3, 0.03, 0.03]))
     found = band(points, count=4)
-    assert np.log(found.quality[1:3]) == pytest.approx([0.101, 0.101], abs=2e-3)  # (0.2 / 100 + 0.1) / 1.01
+    # (0.2 w + 0.1) / (1 + w), w = 1/100 known to 30%
+    assert np.log(found.quality[1:3]) == pytest.approx([0.101, 0.101], abs=2e-3)
     assert np.log(found.high[2]) < 0.18  # by equal weights the other's spread would reach far beyond
     straight = _noisy(diversity, np.exp(np.array([0.0, 0.1, 0.1, 0.5])), 0.03, 1)
     against = dominance(points, straight)
     assert against is not None
     assert against.area == pytest.approx(0.0, abs=3e-3)
-    assert np.log(against.ratio_high) < 0.05
+    assert np.log(against.ratio_high) < 0.1  # half of what equal weights would give
 
 
 def test_who_has_no_sample_left_in_some_draws_is_no_obstacle():
@@ -113,9 +124,15 @@ def test_who_has_no_sample_left_in_some_draws_is_no_obstacle():
 
 
 def test_extended_a_curve_s_best_stands_for_lower_diversities():
-    at = cost_at(np.array([2.0, 3.0]), np.array([1.0, 4.0]), np.array([0.0, 2.0, 3.0, 4.0]), extended=True)
-    assert at[:3].tolist() == [1.0, 1.0, 4.0]
-    assert np.isnan(at[3])
+    """From 0 to 2 the first has log cost 0 against -1 to 0, from 2 to 3 both rise to log 4."""
+    first = Bootstrapped.as_measured(np.array([2.0, 3.0]), np.array([1.0, 4.0]))
+    second = Bootstrapped.as_measured(np.array([0.0, 2.0, 3.0]), np.exp([-1.0, 0.0, np.log(4.0)]))
+    plain, found = dominance(first, second), dominance(first, second, count=3001, extended=True)
+    assert plain is not None
+    assert found is not None
+    assert (plain.low, plain.area) == (2.0, 0.0)
+    assert found.low == 0.0
+    assert found.area == pytest.approx(1 / 3, abs=1e-3)  # a triangle of height 1 over 2 of 3
 
 
 def test_dominance_knows_how_sure_it_is():
@@ -146,12 +163,9 @@ def test_a_single_point_has_its_own_interval_and_what_cannot_be_drawn_again_none
     assert (one.low < 10).all()
     assert (one.high > 10).all()
     diversity, cost = np.array([1.0, 2.0]), np.array([1.0, 2.0])
-    still = np.repeat(diversity[None], 10, 0)
-    frozen = Bootstrapped(diversity, cost, still, np.repeat(cost[None], 10, 0), resampled=False)
+    frozen, double = (Bootstrapped.as_measured(diversity, some) for some in (cost, 2 * cost))
     assert np.isnan(band(frozen).low).all()
-    found = dominance(
-        frozen, Bootstrapped(diversity, 2 * cost, still, np.repeat(2 * cost[None], 10, 0), resampled=False)
-    )
+    found = dominance(frozen, double)
     assert found is not None
     assert found.ratio == pytest.approx(0.5)
     assert np.isnan(found.ratio_high)

@@ -51,7 +51,7 @@ def curve_points(
         measures = {axes.diversity: entropy, axes.quality: cost if axes is PERPLEXITY else 1 / cost}
         measures |= {f"perplexity:{name}": times * cost**0.5 for name, times in (more or {}).items()}
         columns = {"entropy": [entropy] * 2, "nats": [math.log(cost)] * 2, "tokens": [1] * 2, "known_words": [1] * 2,
-                   "all_words": [1] * 2}  # fmt: skip
+                   "all_words": [1] * 2, "unique_words": [entropy] * 2}  # fmt: skip
         others = [{"scorer": name, "content": "weights"} for name in more or {}]
         made = cell(run, steps=count, temperature=round(0.7 + 0.1 * index, 1), **changes)
         yield point(made, measures, columns, other_scorers=others)

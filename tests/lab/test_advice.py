@@ -225,7 +225,12 @@ def _measured(tmp_path, *groups: Group, axes: Axes = WORDS, names: dict[str, str
     return Measured(experiment, Results(experiment, tmp_path), {"s": comparison(*groups, axes=axes)})
 
 
-METHODS = {"candi": "CANDI", "mdlm": "masked diffusion", "ar": "autoregression", "candi-free": "CANDI, other paths"}
+METHODS = {
+    "candi": "CANDI (calibrated)",
+    "mdlm": "masked diffusion",
+    "ar": "autoregression",
+    "candi-free": "CANDI, other paths",
+}
 
 
 def test_the_table_of_the_readme_has_one_direction_and_marks_what_is_not_sure(tmp_path):
@@ -244,10 +249,10 @@ def test_the_table_of_the_readme_has_one_direction_and_marks_what_is_not_sure(tm
     assert summary_table(known).splitlines() == [
         "| data | scale | measure | steps | masked | autoregressive |",
         "| --- | --- | --- | --- | --- | --- |",
-        "| Here | toy | valid words | 8 to 16 | +0.1 to +17.9% ~ | -13.0% |",
-        "| Here | toy | perplexity | 8 to 16 | -400 to -25% |  |",  # less of it is better
-        "| Here: CANDI, tilted | toy | qed | 8 | +0.015 |  |",
-        "| Here | toy | valid words | 8 | behind |  |",  # surely, but no range is shared
+        "| Here | toy scale | valid words | 8 to 16 | +0.1 to +17.9% ~ | -13.0% |",
+        "| Here | toy scale | perplexity | 8 to 16 | -400 to -25% |  |",  # less of it is better
+        "| Here: CANDI, tilted | toy scale | qed | 8 | +0.015 |  |",
+        "| Here | toy scale | valid words | 8 | behind |  |",  # surely, but no range is shared
     ]
 
 
@@ -259,7 +264,7 @@ def test_the_rest_of_the_readme_stays_as_it_is(tmp_path):
         before, _, rest = page.read_text().partition(BEGIN)
         middle, _, after = rest.partition(END)
         assert (before, after) == ("before\n\n", "\nafter\n")
-        assert "| Here | toy | valid words | 8 | +17.9% |" in middle
+        assert "| Here | toy scale | valid words | 8 | +17.9% |" in middle
         assert "old" not in middle
     page.write_text("no place")
     with pytest.raises(UserError, match="no place for the table"):

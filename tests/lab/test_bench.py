@@ -54,9 +54,14 @@ def test_sampling_is_measured_and_drawn(tmp_path, capsys):
     kinds = {row["kind"]: row for row in found["rows"] if row.get("steps") in (16, None)}
     assert kinds.keys() == {
         "candi, approximate", "candi, exact", "mdlm", "mdlm, drawing at every open position",
-        "plain reference, approximate", "plain reference, exact", "autoregressive, KV cache (transformers)",
+        "plain reference, approximate", "plain reference, exact", "autoregressive, ours",
+        "autoregressive, a cache that grows (transformers)", "autoregressive, a cache of fixed size (transformers)",
     }  # fmt: skip
     assert {row["steps"] for row in found["rows"] if row["kind"] == "mdlm"} == {8, 16}
+    fastest = max(row["tokens_per_second"] for kind, row in kinds.items() if kind.startswith("autoregressive"))
+    level = found["findings"]["steps at which candi approximate is as fast as the fastest autoregression"]
+    # at 16 steps; rates are rounded to whole tokens, the finding to four digits
+    assert level == pytest.approx(16 * kinds["candi, approximate"]["tokens_per_second"] / fastest, rel=1e-3, abs=1e-3)
     assert all((tmp_path / f"cpu-sample.{ending}").stat().st_size > 1000 for ending in ("svg", "png"))
 
 

@@ -1,11 +1,13 @@
 """candi-lab figures, as it is called, and the tables of token vectors that it reads."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 from candi_lab.cli import main
 from candi_lab.studies import tables
+from candi_lab.studies.rates import rate_table
 from safetensors.torch import save_file
 
 from candi.base.errors import UserError
@@ -13,8 +15,11 @@ from candi.base.errors import UserError
 pytestmark = pytest.mark.usefixtures("cache")
 
 
+ROOT = Path(__file__).parents[2]
+
+
 def _rows(folder, name: str) -> list[dict]:
-    assert all((folder / f"{name}.{ending}").stat().st_size > 1000 for ending in ("svg", "png"))
+    assert (folder / f"{name}.svg").stat().st_size > 1000
     return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
 
 
@@ -22,8 +27,8 @@ def test_all_figures_of_the_page_on_identifiability(tmp_path, capsys):
     table = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
     save_file({"embedding.weight": table}, tmp_path / "a.safetensors")
     out = tmp_path / "out"
-    main(["figures", "all", "--points", "200", "--draws", "40", "--table", str(tmp_path / "a.safetensors"), "--out",
-          str(out)])  # fmt: skip
+    main(["figures", "all", "--points", "200", "--draws", "40", "--trials", "2", "--table",
+          str(tmp_path / "a.safetensors"), "--out", str(out)])  # fmt: skip
     farthest = float(capsys.readouterr().out.split("simulation is ")[1].split()[0])
     assert farthest < 4  # at each of 88 points, for this seed
     assert {row["vocab_size"] for row in _rows(out, "curves")} == {2, 27, 500, 50_257, 1_000_000}
@@ -34,8 +39,17 @@ def test_all_figures_of_the_page_on_identifiability(tmp_path, capsys):
     rows = _rows(out, "embeddings")
     assert {row["kind"] for row in rows} == {"learned", "random"}
     assert all(row["corruption_simulated"] == 0 for row in rows if row["sigma"] < 0.03)
+    assert {(row["n"], row["trials"]) for row in _rows(out, "rates")} == {(32, 2), (128, 2), (512, 2)}
     main(["figures", "kernels", "--out", str(tmp_path / "again")])
     assert (out / "kernels.svg").read_bytes() == (tmp_path / "again" / "kernels.svg").read_bytes()
+
+
+def test_the_rates_on_the_page_are_those_of_the_file():
+    """And without a difference they are the 5% that are stated: four standard errors of 1,000 trials are 2.8%."""
+    rows = _rows(ROOT / "docs" / "figures", "rates")
+    assert rate_table(rows) in (ROOT / "docs" / "frontiers.md").read_text()
+    assert {row["trials"] for row in rows} == {1000}
+    assert all(row[key] < 0.078 for row in rows if not row["difference"] for key in ("told", "somewhere"))
 
 
 def test_tables_in_files(tmp_path):

@@ -74,12 +74,17 @@ def test_classifiers_of_every_kind_and_none_guide_the_same_way(whole, tmp_path):
 def test_the_page_of_a_guided_sweep(whole, tmp_path):
     (one,) = read_results(whole.parent)
     lines = verdict_lines(one)
-    compared = "qed of candi (qed-long) minus that of candi (qed-clean) (level within 0.01): 4 steps"
+    one_of = "CANDI (calibrated)"
+    compared = f"qed of {one_of} (qed-long) minus that of {one_of} (qed-clean) (level within 0.01): 4 steps"
     assert any(compared in line for line in lines)
     assert not any(line.startswith("not measured") for line in lines)  # every claim finds its curves
     one = replace(one, sweeps={name: one.sweeps[name] for name in ("qed", "kinds-qed")})
     page = write_page([one], tmp_path).read_text()
-    (row,) = [line.split(" | ") for line in page.splitlines() if line.startswith("| candi-qed | 4 | ")]
+    (row,) = [
+        line.split(" | ")
+        for line in page.splitlines()
+        if line.startswith("| CANDI (calibrated), taught the label | 4 | ")
+    ]
     assert float(row[-1].removesuffix(" |")) > 0  # milliseconds a molecule
     assert "temperatures on its frontier" in page
     # runs are shown at each temperature alone, ways to sample one run are not

@@ -20,7 +20,7 @@ def _claim(first, second):
 
 def _table(points, *claims):
     comparison = compare(points, PERPLEXITY)
-    return [row for scorer in other_scorers(comparison) for row in ratio_table(comparison, claims, scorer)]
+    return [row for scorer in other_scorers(comparison) for row in ratio_table(comparison, claims, scorer, {})]
 
 
 def test_it_shows_the_ratios_by_the_other_scorer_at_the_same_diversity():

@@ -28,7 +28,7 @@ def mine(tmp_path):
     values = yaml.safe_load(experiments()["text8"].read_text())
     values["runs"] = {"mdlm": {"method": "mdlm"}}
     values["sweeps"] = {"methods": {"title": "one", "runs": ["mdlm"]}}
-    values["claims"] = values["advice"] = []
+    values["claims"], values["advice"], values["names"] = [], [], {}
     values["scales"] = {"toy": {**values["scales"]["toy"], "runs": ["mdlm"], "sweeps": ["methods"]}}
     values["scales"]["toy"]["train"]["steps"] = 10
     values["scales"]["toy"]["train"]["validate_every"] = 0

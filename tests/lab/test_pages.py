@@ -27,7 +27,7 @@ def test_every_figure_is_on_a_page():
 @pytest.mark.parametrize("experiment", _kept(), ids=lambda one: one.label)
 def test_the_page_of_results_has_every_claim_and_every_sweep(experiment):
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    section = page.partition(f"## {experiment.title} ({experiment.scale} scale)\n")[2].partition("\n## ")[0]
+    section = page.partition(f"## {experiment.title} ({experiment.size})\n")[2].partition("\n## ")[0]
     assert all(f"| {claim.paper} |" in section for claim in experiment.claims)
     for name in experiment.grids:
         swept = (RESULTS / experiment.label / f"{name}.jsonl.xz").exists()

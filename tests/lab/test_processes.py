@@ -104,7 +104,8 @@ def test_commands_share_the_work_and_a_run_scores_the_others(text, tmp_path, cap
     # on another machine, with nothing but the results: the same scorer, so that points can be compared
     write_points(results / "methods.jsonl.xz", [point for point in points if point.cell.run != "mdlm"])
     main(reproduce("large", tmp_path, text, "--out", str(tmp_path / "elsewhere")))
-    assert "perplexity per token of candi-free (early) / candi-free (diagonal) (ahead): 4" in capsys.readouterr().out
+    name = "CANDI (calibrated), every path"
+    assert f"perplexity per token of {name} (early) / {name} (diagonal) (ahead): 4" in capsys.readouterr().out
     assert [path.parent.name for path in (tmp_path / "elsewhere").glob("*/run.json")] == ["mdlm"]
     again = read_points(results / "methods.jsonl.xz")
     assert len({point.provenance.scorer["content"] for point in again}) == 1

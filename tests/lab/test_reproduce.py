@@ -31,7 +31,7 @@ def test_the_toy_scale_runs_from_data_to_figure(toy):
     for name in SWEEPS:
         points = _points(toy, name)
         assert {point.cell.run for point in points} == set(experiment.grids[name].runs)
-        assert all(set(point.columns) == {"known_words", "all_words"} for point in points)  # those of the bands
+        assert all(set(point.columns) == {"known_words", "all_words", "unique_words"} for point in points)
         assert (toy / "work" / f"{name}.svg").stat().st_size > 1000
     diffusion = [point for point in _points(toy, "methods") if not point.cell.steps_fixed]
     assert len(diffusion) == 2 * 2 * 2  # candi and mdlm, 2 numbers of steps, 2 temperatures
@@ -128,10 +128,11 @@ def test_the_page_is_made_of_the_results_alone(toy, tmp_path):
         (point.cell.run, point.cell.steps): f"{point.measures['unique_words']:.3f}"
         for point in _points(toy, "methods") if point.cell.temperature == 1.0
     }  # fmt: skip
-    changes = ", ".join(f"{run} {unique[run, 2]} to {unique[run, 4]}" for run in ("candi", "mdlm"))
+    names = {"candi": "CANDI (calibrated)", "mdlm": "MDLM"}
+    changes = ", ".join(f"{name} {unique[run, 2]} to {unique[run, 4]}" for run, name in names.items())
     assert f"At one temperature (1), 4 steps instead of 2 change the unique words: {changes}. That" in page
     assert "candi-lab reproduce text8 --scale toy" in page
-    assert "valid words of candi (exact) / candi (approximate) (level within 2%): 2 steps:" in page
+    assert "(exact) / CANDI (calibrated) (approximate) (level within 2%): 2 steps:" in page
     assert "One-hot" not in page  # it is no part of the toy
     assert "| not measured |" not in page
     entry = json.loads((toy / "results" / "text8-toy" / "ledger.jsonl").read_text().splitlines()[0])
@@ -140,7 +141,7 @@ def test_the_page_is_made_of_the_results_alone(toy, tmp_path):
     shown = {name for name in page.replace("(figures/", "\n").splitlines() if ".svg)" in name}
     drawn = {path.name for path in (tmp_path / "figures").glob("*.svg")}
     assert {name.partition(")")[0] for name in shown} == drawn  # every figure is on the page, no other is drawn
-    assert {"choice.svg", "text8-toy-losses.svg", "text8-toy-methods.svg", "text8-toy-inference-steps.svg"} <= drawn
+    assert {"text8-toy-losses.svg", "text8-toy-methods.svg", "text8-toy-inference-steps.svg"} <= drawn
 
 
 def test_a_claim_without_points_is_not_measured(toy, tmp_path):

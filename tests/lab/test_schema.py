@@ -60,7 +60,9 @@ def test_points_that_left_the_grid_are_left_out():
 
 def test_a_run_is_guided_by_its_label_or_by_each_classifier_with_each_tilt(tmp_path):
     grid = replace(GRID, classifiers={"a": ["x", "y"]}, reveals=[0.0, 1.0])
-    ways = [Guided([str(tmp_path / name)], [0.0, 2.0], tilt) for name in "xy" for tilt in (0.0, 1.0)]
+    ways = [
+        Guided([str(tmp_path / name)], [0.0, 2.0], tilt, dcbg=["first-order"]) for name in "xy" for tilt in (0.0, 1.0)
+    ]
     assert list(grid.guides("a", tmp_path, tilts=True)) == ways
     assert list(grid.guides("a", tmp_path, tilts=False)) == ways[::2]
     assert list(grid.guides("b", tmp_path, tilts=True)) == [Guided(weights=[1.0], class_label=1)]
@@ -72,7 +74,7 @@ def test_plans_are_those_of_the_ledgers_that_are_kept():
     text8, molecules, vocabulary = (read(name, "small") for name in ("text8", "molecules", "vocabulary"))
     assert text8.training_plan("candi", "x") == "0bc096df31366fab"
     assert read("text8", "paper").training_plan("mdlm", "x") == "6c4e9e622044a03b"
-    assert text8.sweep_plan("candi", "methods", "x") == "102eaf2809f10eff"
+    assert text8.sweep_plan("candi", "methods", "x") == "0cb58c3ebf3d1466"
     assert molecules.classifier_plan("qed-clean", "x") == "c046f5d6c2502e01"
     assert molecules.sweep_plan("candi", "qed", "x") == "1cf5ae9a63fd2a52"
     assert vocabulary.sweep_plan("candi-27", "v27", "x") == "d6e2cbbc629b83e1"

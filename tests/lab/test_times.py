@@ -16,18 +16,18 @@ def test_only_runs_that_had_the_device_to_themselves_are_compared(tmp_path):
         ledger.write("sweep s", run, "plan", each=each)
 
     timed("a", 1, s8=0.001, s16=0.002)
-    assert times_alone(ledger, "s", ["a", "b"]) == []
+    assert times_alone(ledger, "s", ["a", "b"], {}) == []
     timed("b", 3, s8=0.004)
     timed("c", 3, s8=0.005, s256=0.25)
-    assert times_alone(ledger, "s", ["a", "b", "c"]) == []
+    assert times_alone(ledger, "s", ["a", "b", "c"], {}) == []
     timed("d", 1, s8=0.003, s256=0.25)
-    head, table = times_alone(ledger, "s", ["a", "b", "d"])
+    head, table = times_alone(ledger, "s", ["a", "b", "d"], {})
     assert head == "Milliseconds a sample (medians over points). Not timed alone: b."
     assert table.splitlines()[0] == "|  | 8 steps | 16 steps | 256 steps |"
     assert table.splitlines()[2:] == ["| a | 1.00 | 2.00 |  |", "| d | 3.00 |  | 250.00 |"]
-    assert times_alone(ledger, "s", ["a", "d"])[0] == "Milliseconds a sample (medians over points)."
+    assert times_alone(ledger, "s", ["a", "d"], {})[0] == "Milliseconds a sample (medians over points)."
     ledger.write("sweep s", "d", "plan", shared=3, each=[{"steps": 8, "seconds": 0.003}])  # as older ledgers tell it
-    assert times_alone(ledger, "s", ["a", "b", "d"]) == []
+    assert times_alone(ledger, "s", ["a", "b", "d"], {}) == []
 
 
 def test_an_older_ledger_says_once_how_many_shared_the_device():

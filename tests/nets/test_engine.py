@@ -13,22 +13,21 @@ from candi.nets.engine import Engine
 from tests.toys import denoiser_of
 
 TRUNK = DiTSettings(width=64, blocks=2, heads=2)
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
-def _denoiser(name: str, device: str = "cpu") -> Denoiser:
+def _denoiser(name: str) -> Denoiser:
     torch.manual_seed(0)
-    denoiser = denoiser_of(name, 50, TRUNK).to(device).eval()
+    denoiser = denoiser_of(name, 50, TRUNK).eval()
     for parameter in denoiser.parameters():  # also of gates and head, which start at zero
         parameter.data.add_(0.05 * torch.randn_like(parameter))
     return denoiser
 
 
-def _features(denoiser: Denoiser, network, device: str = "cpu") -> torch.Tensor:
-    x0 = torch.randint(50, (4, 16), generator=torch.Generator().manual_seed(0)).to(device)
-    t = torch.linspace(0.1, 1, 4, device=device)
+def _features(denoiser: Denoiser, network) -> torch.Tensor:
+    x0 = torch.randint(50, (4, 16), generator=torch.Generator().manual_seed(0))
+    t = torch.linspace(0.1, 1, 4)
     with torch.no_grad():
-        return network(denoiser.method.corrupt(x0, t, Rng.from_seed(0, device))).features.float()
+        return network(denoiser.method.corrupt(x0, t, Rng.from_seed(0))).features.float()
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "ar"])
@@ -46,17 +45,6 @@ def test_the_timestep_embedder_keeps_its_precision():
     assert rounded.timestep_embedder.frequencies.dtype == torch.float32
     assert rounded.blocks[0].mlp[0].weight.dtype == torch.bfloat16
     assert denoiser.trunk.blocks[0].mlp[0].weight.dtype == torch.float32  # the network itself is as it was
-
-
-@needs_gpu
-@pytest.mark.parametrize("name", ["candi", "mdlm", "udlm"])
-def test_compiled_and_replayed_features_are_the_same_again(name):
-    denoiser = _denoiser(name, "cuda")
-    engine = Engine(denoiser, compile=True)
-    plain = _features(denoiser, denoiser, "cuda")
-    first, again = (_features(denoiser, engine, "cuda") for _ in range(2))
-    assert float((plain - first).norm() / plain.norm()) < 0.02
-    assert torch.equal(first, again)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")

@@ -9,7 +9,7 @@ PROGRAM = Program(
     commands={
         "reproduce": "run an experiment from data to figure, or continue it",
         "bench": "how fast training, sampling and guidance are here",
-        "figures": "figures of what identifiability says",
+        "figures": "figures of what identifiability says, and of how sure a comparison is",
         "results": "write the pages of results and performance, and the README's table",
     },
 )

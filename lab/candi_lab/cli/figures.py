@@ -15,6 +15,7 @@ from candi.cli.parsing import parse, parser
 from candi.evaluation.scorers import SMOLLM2
 from candi.views.plots import save
 from candi_lab.studies import plots, studies
+from candi_lab.studies.rates import rate_table, rates
 from candi_lab.studies.tables import load_table
 
 ALL = "all"
@@ -46,6 +47,9 @@ _STUDIES = {
     "embeddings": Study(
         "a learned table against random ones of the same mean and variance", _embeddings, plots.embeddings
     ),
+    "rates": Study(
+        "how often equal and different runs are called different", lambda given: rates(trials=given.trials), plots.rates
+    ),
 }
 
 
@@ -67,6 +71,8 @@ def run(arguments: Sequence[str]) -> None:
         flags.add_argument("--draws", type=int, default=1000, help="Noisy copies of each vector.")
     if name in ("validation", ALL):
         flags.add_argument("--points", type=int, default=5000, help="Noisy vectors that are drawn.")
+    if name in ("rates", ALL):
+        flags.add_argument("--trials", type=int, default=1000, help="Pairs of simulated sweeps for each kind.")
     flags.add_argument("--out", type=Path, default=Path("figures"), help="Folder for the figures and their numbers.")
     given = parse(flags, arguments[1:])
     for study in _STUDIES if name == ALL else [name]:
@@ -83,4 +89,6 @@ def _make(name: str, given: Namespace) -> None:
     if name == "validation":
         farthest = studies.farthest(rows)
         print(f"The farthest simulation is {farthest:.1f} standard errors from its formula.")
+    if name == "rates":
+        print(rate_table(rows))
     print("Written:", ", ".join(str(path) for path in (stem.with_suffix(".jsonl"), *paths)))

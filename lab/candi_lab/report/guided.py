@@ -1,11 +1,13 @@
 """What the page says of a guided sweep: the points of its frontiers, what an end of the grid adds, the time it took."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from candi.base.markdown import table
+from candi.diffusion.guidance import DCBG
 from candi.evaluation.compare import Comparison, Curve
 from candi.evaluation.pareto import dominance, front
 from candi.evaluation.provenance import Cell
@@ -38,14 +40,14 @@ def frontier_table(comparison: Comparison, sweep: str, ledger: Ledger) -> list[s
             weights = _starred([_weight(cell) for cell in cells], [_weight(cell) for cell in best], natural)
             times = read_times(ledger.find(f"sweep {sweep}", curve.run))
             each = next((milliseconds(one) for one in times if (one.steps, one.by) == (curve.steps, by)), "")
-            rows.append([curve.label, str(group.steps), _starred(tried, kept), adds, weights, each])
-    head = ["", "steps", "temperatures on its frontier", "what an end of them adds", "weights on it"]
+            rows.append([curve.label, str(group.steps), _starred(tried, kept), adds, weights, _forms(best), each])
+    head = ["", "steps", "temperatures on its frontier", "what an end of them adds", "weights on it", "guidance on it"]
     return [table([*head, "milliseconds a molecule"], rows), _LEGEND]
 
 
 def by_temperature(comparison: Comparison, stem: Path) -> list[str]:
     """Each temperature alone, for a sweep that compares runs and not ways to sample one."""
-    if any(curve.label != curve.run for curve in comparison.curves):
+    if len({curve.run for curve in comparison.curves}) < len(comparison.names):
         return []
     save(plots.by_temperature(comparison), stem.with_name(f"{stem.name}-temperatures"))
     text = "Each temperature alone, from weight to weight of guidance; in grey the best of all."
@@ -65,6 +67,20 @@ def _added(curve: Curve, temperature: float) -> str:
     gains = curve.axes.quality_of(np.array([found.ratio, found.ratio_high, found.ratio_low]))
     mean, low, high = (f"{gain:.3f}" for gain in gains.round(3) + 0.0)  # no -0.000
     return f"{mean} ({low} to {high})"
+
+
+def _forms(cells: Sequence[Cell]) -> str:
+    """How the points of a frontier are guided, and how many of them."""
+    forms = Counter(_form(cell) for cell in cells)
+    return ", ".join(f"{form} ({count})" for form, count in forms.most_common())
+
+
+def _form(cell: Cell) -> str:
+    if cell.guidance is None:
+        return "none"
+    if cell.guidance.classifier is None:
+        return "by label"
+    return "gradient" if cell.guidance.noise is None else cell.guidance.dcbg or DCBG[0]
 
 
 def _weight(cell: Cell) -> float:

@@ -81,6 +81,26 @@ def over_steps(summary: OverSteps, names: tuple[str, str]) -> Figure:
     return figure
 
 
+def by_run(comparison: Comparison) -> Figure:
+    """A panel for each run: its frontier at every number of steps, the darker the more."""
+    names = [name for name in comparison.names if len([c for c in comparison.curves if c.label == name]) > 1]
+    names = [name for name in names if not next(c for c in comparison.curves if c.label == name).steps_fixed]
+    costs = [value for curve in comparison.curves for value in curve.values[1]]
+    wide = not comparison.axes.measures[1].higher_is_better and spread(costs)
+    shades = matplotlib.colormaps["viridis_r"](np.linspace(0.1, 1, len(comparison.groups)))
+    with matplotlib.rc_context(STYLE):
+        figure, panels = panels_of(range(len(names)), comparison.labels, wide)
+        for name, axes in zip(names, panels, strict=True):
+            axes.set_title(textwrap.fill(name, 30), fontsize=10)
+            for group, shade in zip(comparison.groups, shades, strict=True):
+                for curve in (curve for curve in group.curves if curve.label == name):
+                    band = curve.band
+                    axes.fill_between(band.diversity, band.low, band.high, color=shade, alpha=0.18, linewidth=0)
+                    axes.plot(band.diversity, band.quality, color=shade, label=f"{group.steps} steps")
+        legend(figure, panels)
+    return figure
+
+
 def single_temperatures(found: Sequence[Chosen], names: tuple[str, str], labels: Sequence[str]) -> Figure:
     """A panel for each winner: quality over steps at one temperature for each curve; its legend has the diversities.
 

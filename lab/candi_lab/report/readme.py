@@ -7,7 +7,7 @@ from candi.base.errors import UserError
 from candi.base.files import write_text
 from candi.base.markdown import table
 from candi.evaluation.measures import Measure
-from candi_lab.report.page import Measured
+from candi_lab.report.page import CALIBRATED, Measured
 from candi_lab.verdicts.advice import Decided, decided, gain
 from candi_lab.verdicts.verdict import MISSING, Finding
 
@@ -21,7 +21,7 @@ _METHODS = {
     "embedding": "embedding",
 }
 _LEGEND = (
-    "CANDI against each method at the same diversity: percent that its measure is better (+) or worse (-), of "
+    f"{CALIBRATED} against each method at the same diversity: percent that its measure is better (+) or worse (-), of "
     "molecules the difference of the property; the least and the greatest over the numbers of steps. ~: at some of "
     "them the 95% interval includes no difference, or the curves cross. Empty: not run. "
     "[All numbers](docs/results.md)."
@@ -37,16 +37,16 @@ def summary_table(measured: Sequence[Measured]) -> str:
             by_method = {choice.methods[name]: found for name, found in choice.others.items()}
             cells = [_range(by_method.get(method, ()), measure) for method in _METHODS]
             measured_as = one.experiment.quality_in(choice.advice.sweep)
-            rows.append([_data(choice), one.experiment.scale, measured_as, _steps(choice), *cells])
+            rows.append([_data(choice), one.experiment.size, measured_as, _steps(choice), *cells])
     used = [0, 1, 2, 3, *(column for column in range(4, 4 + len(_METHODS)) if any(row[column] for row in rows))]
     head = ["data", "scale", "measure", "steps", *_METHODS.values()]
     return table([head[column] for column in used], [[row[column] for column in used] for row in rows])
 
 
 def _data(choice: Decided) -> str:
-    """The data, and which CANDI if it is not the plain one."""
+    """The data, and which CANDI if it is another one."""
     name = choice.advice.runs[0].name
-    return choice.advice.where if name == "CANDI" else f"{choice.advice.where}: {name}"
+    return choice.advice.where if name == CALIBRATED else f"{choice.advice.where}: {name}"
 
 
 def _steps(choice: Decided) -> str:

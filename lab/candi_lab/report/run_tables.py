@@ -47,13 +47,13 @@ def training_table(experiment: Experiment, ledger: Ledger) -> str:
     for run in experiment.runs:
         entry = ledger.find(TRAIN, run)
         if entry is None:
-            missing.append(run)
+            missing.append(experiment.names.get(run, run))
             continue
         loss = "" if entry["valid_loss"] is None else f"{entry['valid_loss']:.3f}"
         minutes = f"{entry['seconds'] / 60:.1f}" + (f" ({entry['shared']} runs at once)" if "shared" in entry else "")
         cells = [f"{entry['steps']:,}", f"{entry['tokens'] / 1e6:,.0f}M", loss, minutes]
-        rows.append([run, *cells, entry["device"]])
-    text = table(["run", "steps", "tokens", "validation loss", "minutes of training", "on"], rows)
+        rows.append([experiment.names.get(run, run), f"`{run}`", *cells, entry["device"]])
+    text = table(["", "run", "steps", "tokens", "validation loss", "minutes of training", "on"], rows)
     if len({experiment.runs[run].get("method") for run in experiment.runs if run not in missing}) > 1:
         text += "\n\nA loss is its method's own objective, in nats a token: between methods they do not compare."
     text += f"\n\nNot run yet: {', '.join(missing)}." if missing else ""
@@ -63,7 +63,11 @@ def training_table(experiment: Experiment, ledger: Ledger) -> str:
 def loss_figure(experiment: Experiment, ledger: Ledger, figures: Path) -> list[str]:
     """The losses of all but scorer runs while they were trained, if the ledger has kept them."""
     entries = {run: ledger.find(TRAIN, run) for run in experiment.runs if experiment.grids_of(run)}
-    losses = {run: entry["losses"] for run, entry in entries.items() if entry is not None and entry.get("losses")}
+    losses = {
+        experiment.names.get(run, run): entry["losses"]
+        for run, entry in entries.items()
+        if entry is not None and entry.get("losses")
+    }
     if not losses:
         return []
     stem = figures / f"{experiment.label}-losses"

@@ -21,6 +21,14 @@ def quality_over_steps(comparison: Comparison, stem: Path, title: str) -> list[s
     return [f"![{title}, over the number of steps](figures/{stem.name}-steps.svg)"]
 
 
+def frontiers_by_run(comparison: Comparison, stem: Path, title: str) -> list[str]:
+    """What more steps buy, one run at a time."""
+    if len(comparison.groups) < 2:
+        return []
+    save(plots.by_run(comparison), stem.with_name(f"{stem.name}-runs"))
+    return [f"![{title}, each run over its numbers of steps](figures/{stem.name}-runs.svg)"]
+
+
 def diversity_over_steps(comparison: Comparison) -> list[str]:
     """What more steps do to diversity at a fixed temperature: they too move samples along a frontier."""
     curves = [curve for curve in comparison.curves if not curve.steps_fixed]

@@ -1,7 +1,7 @@
 """What an experiment is: runs, sweeps over them, and what the paper claims of their frontiers. Declared in YAML."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import yaml
 
 from candi.base.config import from_json
 from candi.base.errors import UserError, unknown
+from candi.diffusion.guidance import DCBG
 from candi.diffusion.methods import METHODS
 from candi.evaluation.compare import Axes
 from candi.evaluation.provenance import fingerprint
@@ -20,7 +21,7 @@ from candi.training.settings import TrainSettings
 from candi_lab.runner.schema import RUN, Advice, Claim, File, Grid, Overview, Scale
 from candi_lab.runner.validate import parse_overview, scorer_runs, validate
 
-SCALES = ("toy", "small", "paper")
+SCALES = {"toy": "toy scale", "small": "small scale", "paper": "the paper's size"}  # and what readers call them
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Experiment:
     chapter: int = 9
     overview: Overview | None = None
     advice: Sequence[Advice] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> str:
+        return SCALES[self.scale]
 
     @property
     def label(self) -> str:
@@ -122,9 +128,12 @@ class Experiment:
         ours = [self.training_plan(scorer, data) for scorer in self.scorer_runs]
         plan += [[*outside, *ours]] if self.scorers else []
         plan += [self.characters] if self.characters is not None else []
+        plan += ["unique words of each sample"] if self.counts_words else []  # 0.1 counted those of all
         if grid.property is not None:
             guides = [_as_hashed(self.classifiers[name]) for name in grid.classifiers.get(run, [])]
             plan += [grid.property, guides, [grid.weights, grid.reveals] if guides else []]
+            noisy = any(self.classifiers[name].get("noisy") for name in grid.classifiers.get(run, []))
+            plan += [grid.dcbg] if noisy and tuple(grid.dcbg) != DCBG[:1] else []
             plan += [grid.labels[run], grid.label_weights] if run in grid.labels else []
         return fingerprint(plan)
 
@@ -199,6 +208,7 @@ def _at_scale(name: str, scale: str, file: File, where: str) -> Experiment:
             name: _merged(size.classify, values, size.changes.get(name, {}))
             for name, values in file.classifiers.items()
         },
+        names=file.names,
         advice=[Advice.parse(values, where) for values in file.advice],
         claims=[
             claim

@@ -256,6 +256,7 @@ class Reproduction:
                 words_field=field, measured_property=grid.property if self.rdkit else None, scorers=self._scorers(),
                 characters=how.characters, shared=self.shared, classifiers=guided.classifiers,
                 weights=guided.weights, reveal=guided.reveal, class_label=guided.class_label,
+                dcbg=guided.dcbg,
             ))
             for guided in guides
         ]  # fmt: skip

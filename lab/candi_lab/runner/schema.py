@@ -7,6 +7,7 @@ from typing import Any
 
 from candi.base.config import from_json
 from candi.base.errors import UserError
+from candi.diffusion.guidance import DCBG
 from candi.evaluation.compare import Curve
 from candi.evaluation.provenance import Cell
 
@@ -42,9 +43,14 @@ class CurveRef:
         )
 
     def __str__(self) -> str:
+        return self.called({})
+
+    def called(self, names: Mapping[str, str]) -> str:
+        """What readers call it; `names` are those of runs."""
         shown = {name: value for name, value in self.options.items() if _ABSENT.get(name) != value}
         named = [f"{name} {value}" if name in _WITH_NAMES else value for name, value in shown.items()]
-        return f"{self.run} ({', '.join(named)})" if named else self.run
+        run = names.get(self.run, self.run)
+        return f"{run} ({', '.join(named)})" if named else run
 
 
 def _text(option: object) -> str:
@@ -68,6 +74,7 @@ class Guided:
     weights: Sequence[float] = (1.0,)
     reveal: float = 0.0
     class_label: int | None = None
+    dcbg: Sequence[str] = DCBG[:1]
 
 
 @dataclass(frozen=True)
@@ -76,8 +83,9 @@ class Grid:
 
     `property` is what is measured of molecules; `classifiers` says which ones guide which run; `reveals` how much they
     tilt revealed tokens; `labels` the label that a run which was trained with labels is conditioned on,
-    `label_weights` the weights of classifier-free guidance. `trap` names curves for which a figure shows what single
-    temperatures make of them.
+    `label_weights` the weights of classifier-free guidance; `dcbg` the forms of discrete guidance, of which a curve has
+    the best. `trap` names curves for which a figure shows what single
+    temperatures make of them; `by_run` draws each run over all numbers of steps.
     """
 
     title: str
@@ -91,7 +99,9 @@ class Grid:
     reveals: list[float] = field(default_factory=lambda: [0.0])
     labels: dict[str, int] = field(default_factory=dict)
     label_weights: list[float] = field(default_factory=lambda: [0.0])
+    dcbg: list[str] = field(default_factory=lambda: list(DCBG[:1]))
     trap: list[Any] = field(default_factory=list)
+    by_run: bool = False
 
     def trap_curves(self) -> list[CurveRef]:
         return [CurveRef.parse(value, f"{self.title}, trap") for value in self.trap]
@@ -105,7 +115,7 @@ class Grid:
             yield Guided()
         for name in names:
             for reveal in self.reveals if tilts else [0.0]:
-                yield Guided([str(folder / name)], self.weights, reveal)
+                yield Guided([str(folder / name)], self.weights, reveal, dcbg=self.dcbg)
 
     def holds(self, cell: Cell, n: int) -> bool:
         """Whether a cell belongs to the grid as it is now: an earlier version may have left others."""
@@ -120,8 +130,9 @@ class Grid:
             return cell.run not in self.labels and not names
         if guide.classifier is None:
             return cell.run in self.labels and guide.weight in self.label_weights
-        tilted = guide.noise is not None or guide.reveal in self.reveals  # discrete guidance tilts nothing
-        return guide.classifier in names and guide.weight in self.weights and tilted
+        # discrete guidance tilts nothing, and guidance by a gradient has one form
+        way = (guide.dcbg or DCBG[0]) in self.dcbg if guide.noise is not None else guide.reveal in self.reveals
+        return guide.classifier in names and guide.weight in self.weights and way
 
 
 @dataclass(frozen=True)
@@ -144,6 +155,11 @@ class Claim:
         declared = from_json(_Claim, values, where)
         curves = {name: CurveRef.parse(vars(declared)[name], where) for name in ("first", "second")}
         return cls(**{**vars(declared), **curves})
+
+    @property
+    def beyond(self) -> bool:
+        """Is it no claim of the paper?"""
+        return self.paper.startswith("Not in the paper")
 
     @property
     def runs(self) -> set[str]:
@@ -250,3 +266,4 @@ class File:
     chapter: int = 9  # its place on the page of results
     overview: dict[str, Any] | None = None
     advice: list[Any] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)  # what readers call the runs

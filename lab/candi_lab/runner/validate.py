@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from candi.base.config import from_json
 from candi.base.errors import UserError, unknown
+from candi.diffusion.guidance import DCBG
 from candi_lab.runner.schema import (
     CLASSIFIERS,
     LEDGER,
@@ -56,6 +57,10 @@ def _names(file: File, size: Scale, where: str, here: str) -> None:
                 raise UserError(f"{where}: the {kind} {name} must be a table, not {values!r}.")
             if name in taken or "/" in name:
                 raise UserError(f"{where}: a {kind} cannot be called {name!r}; choose another name.")
+    _known("run", file.names, file.runs, f"{where}, names")
+    called = list(file.names.values())
+    if twice := next((name for name in called if called.count(name) > 1), None):
+        raise UserError(f"{where}: two runs have the name {twice!r}; tell them apart.")
     names = [*file.runs, *file.classifiers, *file.sweeps]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(
@@ -106,6 +111,7 @@ def _grid(file: File, size: Scale, grid: Grid, where: str) -> None:
         if not grid.label_weights or min(grid.label_weights) < -1:
             raise UserError(f"{where}: label_weights must be some numbers of at least -1.")
     _known("run", grid.classifiers, grid.runs, where)
+    _known("dcbg", grid.dcbg, DCBG, where)
     _known("classifier", [name for names in grid.classifiers.values() for name in names], file.classifiers, where)
     if grid.classifiers and not (grid.weights or size.weights):
         raise UserError(f"{where}: classifiers need weights.")

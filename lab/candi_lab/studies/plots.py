@@ -100,3 +100,28 @@ def embeddings(rows: Sequence[Mapping[str, Any]]) -> Figure:
             color="#444444",
         )
     return figure
+
+
+def rates(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """How often two runs are called different, by how different they are and how many samples a point has."""
+    with matplotlib.rc_context(STYLE):
+        figure, panels = several(2, (8.4, 3.6))
+        for difference, colour in zip(distinct(rows, "difference"), COLOURS, strict=False):
+            for kind, line in zip(distinct(rows, "kind"), ("-", "--", ":"), strict=True):
+                some = of(rows, difference=difference, kind=kind)
+                name = f"{100 * difference:g}% apart" if difference else "equal runs"
+                for axes, key in zip(panels, ("told", "somewhere"), strict=True):
+                    axes.plot(column(some, "n"), column(some, key), line, color=colour, marker="o", markersize=3,
+                              label=name if kind == rows[0]["kind"] else None)  # fmt: skip
+        for axes, label in zip(panels, ("the interval excludes no difference", "the band does somewhere"), strict=True):
+            axes.axhline(0.05, color="#999999", linewidth=0.8)
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(distinct(rows, "n"), [f"{n:g}" for n in distinct(rows, "n")])
+            axes.set_xlabel("samples a point")
+            axes.set_ylabel(label)
+            axes.set_ylim(-0.02, 1.02)
+        panels[0].legend(frameon=False, loc="upper left")
+        panels[1].annotate("\n".join(f"{mark} {kind}" for mark, kind in
+                           zip(("solid:", "dashed:", "dotted:"), distinct(rows, "kind"), strict=True)),
+                           (0.05, 0.78), xycoords="axes fraction", color="#444444")  # fmt: skip
+    return figure

@@ -95,7 +95,7 @@ def advice_tables(experiment: Experiment, found: Mapping[str, Comparison]) -> It
 def _one_place(experiment: Experiment, one: Decided) -> str:
     steps = [count for count, _ in one.best]
     rows = table(_head(experiment, one.advice, steps), _rows(one, steps, experiment.axes.measures[1]))
-    return f"**{one.advice.where}: {'; '.join(one.recommended)}** ({experiment.scale} scale).\n\n{rows}"
+    return f"**{one.advice.where}: {'; '.join(one.recommended)}** ({experiment.size}).\n\n{rows}"
 
 
 def _several_places(experiment: Experiment, some: Sequence[Decided]) -> str:
@@ -109,7 +109,7 @@ def _several_places(experiment: Experiment, some: Sequence[Decided]) -> str:
         for one in some
         for other, *row in _rows(one, steps, experiment.axes.measures[1])
     ]
-    return f"**{experiment.title}** ({experiment.scale} scale).\n\n{table(head, rows)}"
+    return f"**{experiment.title}** ({experiment.size}).\n\n{table(head, rows)}"
 
 
 def _head(experiment: Experiment, advice: Advice, steps: Sequence[int]) -> list[str]:
@@ -181,7 +181,7 @@ def choices(experiment: Experiment, found: Mapping[str, Comparison]) -> Iterator
                  for other, some in one.others.items()}  # fmt: skip
         quality = _quantity(experiment.quality_in(one.advice.sweep), one.advice.runs[0].name, measure, ratios)
         if gains := {other: some for other, some in gains.items() if some}:
-            yield Choice(f"{one.advice.where}, {experiment.scale} scale", quality, ratios, gains)
+            yield Choice(f"{one.advice.where}, {experiment.size}", quality, ratios, gains)
 
 
 def _quantity(quality: str, name: str, measure: Measure, ratios: bool) -> str:

@@ -52,14 +52,19 @@ def other_scorers(comparison: Comparison) -> list[OtherScorer]:
     return [OtherScorer(name, counts.most_common(1)[0][0]) for name, counts in found.items()]
 
 
-def ratio_table(comparison: Comparison, claims: Sequence[Claim], scorer: OtherScorer) -> list[str]:
+def ratio_table(
+    comparison: Comparison, claims: Sequence[Claim], scorer: OtherScorer, names: Mapping[str, str]
+) -> list[str]:
     """Cost over cost of the curves of each claim, at the same diversity, if any can be compared.
 
     No columns are kept of further scorers, so there are no intervals.
     """
     pairs = [(claim.first, claim.second) for claim in claims]
     pairs = [pair for index, pair in enumerate(pairs) if pair not in pairs[:index]]
-    rows = [[f"{a} / {b}", *(_ratio(group, a, b, scorer) for group in comparison.groups)] for a, b in pairs]
+    rows = [
+        [f"{a.called(names)} / {b.called(names)}", *(_ratio(group, a, b, scorer) for group in comparison.groups)]
+        for a, b in pairs
+    ]
     rows = [row for row in rows if any(row[1:])]
     head = [f"perplexity by {scorer.name}, per token of its own"]
     return [table([*head, *(f"{group.steps} steps" for group in comparison.groups)], rows)] if rows else []
@@ -78,5 +83,4 @@ def _ratio(group: Group, first: CurveRef, second: CurveRef, scorer: OtherScorer)
 def _scored(curve: Curve, scorer: OtherScorer) -> Bootstrapped:
     cost = scorer.perplexities(curve.points)
     kept = np.isfinite(cost)
-    diversity, cost = curve.values[0][kept], cost[kept]
-    return Bootstrapped(diversity, cost, diversity[None], cost[None], resampled=False)
+    return Bootstrapped.as_measured(curve.values[0][kept], cost[kept])

@@ -8,6 +8,7 @@ from candi.evaluation.compare import Axes, Comparison, Group, Pair
 from candi_lab.runner.schema import Claim, find_curve
 
 AGREES, DISAGREES, OPEN, MISSING = "agrees", "disagrees", "not settled", "not measured"
+TOY = "no verdict at toy scale"
 _SOME = 0.1  # of the range: a curve that is surely behind on more of it is not ahead, whatever the mean
 
 

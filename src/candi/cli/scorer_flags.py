@@ -3,6 +3,7 @@
 from jsonargparse import ArgumentParser
 
 from candi.cli.parsing import listed
+from candi.evaluation.words import Letters
 from candi.hub.shipped import words_of_model
 
 _DEFAULT, _NONE = "gpt2-large", "none"
@@ -17,7 +18,7 @@ def add_scorers(flags: ArgumentParser) -> None:
     add("--context", type=int, default=1024, help="Tokens of a text that a scorer reads.")
     add("--words", type=str | None, default=None, help="Text whose words are the valid ones, or text8.")
     add("--mauve", type=str | None, default=None, help="Reference text for MAUVE (extra: candi[mauve]).")
-    add("--letters", type=bool, default=True, help="Whether words of one letter count.")
+    add("--letters", type=Letters, default="count", help="Words of one letter count, are left out, or are invalid.")
 
 
 def scorer_names(text: str | None, others: str | None = None) -> list[str]:

@@ -106,14 +106,14 @@ def timesteps(steps: int) -> Float[Tensor, "steps_and_one"]:
     """1 = t_0 > ... > t_steps = 0, evenly spaced: one network evaluation each, none after the last."""
     if steps < 1:
         raise UserError(f"Sampling takes at least 1 step, not {steps}.")
-    return torch.linspace(1, 0, steps + 1, dtype=torch.float64)
+    return torch.linspace(1, 0, steps + 1, dtype=torch.float64, device="cpu")
 
 
 def even_in(progress: Schedule, steps: int) -> Float[Tensor, "steps_and_one"]:
     """1 = t_0 > ... > t_steps = 0 at which a falling function of t takes evenly spaced values, by bisection."""
-    ends = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    ends = torch.tensor([1.0, 0.0], dtype=torch.float64, device="cpu")
     last, first = progress(ends).tolist()
-    goal = torch.linspace(last, first, len(timesteps(steps)), dtype=torch.float64)
+    goal = torch.linspace(last, first, len(timesteps(steps)), dtype=torch.float64, device="cpu")
     low, high = torch.zeros_like(goal), torch.ones_like(goal)
     for _ in range(60):
         middle = (low + high) / 2

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -87,18 +88,23 @@ class Curve:
         """
         count = self.points[0].cell.n
         chosen = np.random.default_rng(0).integers(count, size=(self.draws, count))
-        diversity, quality = (
-            self._bootstrap(measure, value, chosen)
+        counts = np.stack([np.bincount(row, minlength=count) for row in chosen]).astype(np.float64)
+        (diversity, drawn_diversity, left_diversity), (quality, drawn_quality, left_quality) = (
+            (value, *self._resampled(measure, value, chosen))
             for measure, value in zip(self.axes.measures, self.values, strict=True)
         )
-        resampled = self.axes.measures[1].numerator is not None
         cost = self.axes.cost
-        return Bootstrapped(self.values[0], cost(self.values[1]), diversity, cost(quality), resampled)
+        return Bootstrapped(
+            diversity, cost(quality), drawn_diversity, cost(drawn_quality), left_diversity, cost(left_quality), counts,
+            resampled=self.axes.measures[1].numerator is not None,
+        )  # fmt: skip
 
-    def _bootstrap(self, measure: Measure, measured: Numbers, chosen: NDArray[np.int64]) -> Numbers:
+    def _resampled(self, measure: Measure, measured: Numbers, chosen: NDArray[np.int64]) -> tuple[Numbers, Numbers]:
+        """A measure of all points in every draw, and without each sample."""
         if measure.numerator is None:
-            return np.repeat(measured[None], len(chosen), 0)
-        return np.stack([measure.bootstrap(point.columns, chosen) for point in self.points], -1)
+            return np.repeat(measured[None], len(chosen), 0), np.repeat(measured[None], chosen.shape[1], 0)
+        draws = [measure.bootstrap(point.columns, chosen) for point in self.points]
+        return np.stack(draws, -1), np.stack([measure.jackknife(point.columns) for point in self.points], -1)
 
     @cached_property
     def band(self) -> Band:
@@ -173,10 +179,14 @@ class Comparison:
         return diversity, f"mean {name} of the valid molecules" if self.axes.quality == "property" else quality
 
 
-def compare(points: Sequence[Point], axes: Axes, draws: int = 500, pooled: bool = False) -> Comparison:
+def compare(
+    points: Sequence[Point], axes: Axes, draws: int = 500, pooled: bool = False,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> Comparison:  # fmt: skip
     """Refuses points whose provenance differs in what must match, naming the field.
 
-    Guided points of several temperatures are a curve for each temperature, or pooled into one of the best of all.
+    Guided points of several temperatures are a curve for each temperature and form of discrete guidance, or pooled
+    into one of the best of all. `names` are what readers call the runs.
     """
     notes, usable = [], []
     for point in {point.key: point for point in points}.values():
@@ -197,7 +207,7 @@ def compare(points: Sequence[Point], axes: Axes, draws: int = 500, pooled: bool 
     check_match(made, dict.fromkeys(field for measure in axes.measures for field in measure.must_match))
     for run in dict.fromkeys(one.cell.run for one in made):
         check_match([one for one in made if one.cell.run == run], ("checkpoint", "seed"))
-    curves = _curves(usable, axes, draws, pooled)
+    curves = _curves(usable, axes, draws, pooled, names)
     counts = sorted({curve.steps for curve in curves if not curve.steps_fixed}) or [curves[0].steps]
     some = [[curve for curve in curves if curve.steps_fixed or curve.steps == steps] for steps in counts]
     groups = [Group(steps, group, _pairs(group), _rankings(group)) for steps, group in zip(counts, some, strict=True)]
@@ -230,7 +240,7 @@ def moved_by(cell: Cell) -> str:
     return f"weight {_place(cell):g}" if cell.guidance else f"temperature {_place(cell):g}"
 
 
-def _curves(points: Sequence[Point], axes: Axes, draws: int, pooled: bool) -> list[Curve]:
+def _curves(points: Sequence[Point], axes: Axes, draws: int, pooled: bool, names: Mapping[str, str]) -> list[Curve]:
     """In order of appearance."""
     grouped: dict[tuple[str, int, tuple[tuple[str, str], ...]], list[Point]] = {}
     for point in points:
@@ -240,7 +250,7 @@ def _curves(points: Sequence[Point], axes: Axes, draws: int, pooled: bool) -> li
         Curve(
             run,
             dict(options),
-            _label(run, options, [other for one, _, other in grouped if one == run]),
+            _label(names.get(run, run), options, [other for one, _, other in grouped if one == run]),
             steps,
             some[0].cell.steps_fixed,
             sorted(some, key=lambda point: _place(point.cell)),
@@ -252,14 +262,17 @@ def _curves(points: Sequence[Point], axes: Axes, draws: int, pooled: bool) -> li
 
 
 def options_of(cell: Cell, pooled: bool = False) -> dict[str, str]:
-    """What a cell is sampled with, but for steps and what moves along its curve; pooled, temperatures move too."""
+    """What a cell is sampled with, but for steps and what moves along its curve.
+
+    Pooled, temperatures and the forms of discrete guidance move too.
+    """
     options = dict(cell.options)
     cuts = {"top_k": cell.top_k, "top_p": cell.top_p}
     if cell.guidance is not None:
         options["classifier"] = cell.guidance.classifier or "label"
         cuts |= {} if pooled else {"temperature": cell.temperature}
         cuts |= {"reveal": cell.guidance.reveal or None}
-        options |= {} if cell.guidance.dcbg is None else {"dcbg": cell.guidance.dcbg}
+        options |= {} if pooled or cell.guidance.dcbg is None else {"dcbg": cell.guidance.dcbg}
     return options | {name: f"{value:g}" for name, value in cuts.items() if value is not None}
 
 

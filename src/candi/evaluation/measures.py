@@ -38,18 +38,29 @@ class Measure:
 
     def bootstrap(self, columns: Columns, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
         """Of samples drawn with replacement: a value for each row of numbers in `chosen` [R, N]."""
+        numbers, weights = self._columns(columns)
+        return self._ratio(numbers[chosen].sum(-1), weights[chosen].sum(-1))
+
+    def jackknife(self, columns: Columns) -> NDArray[np.float64]:
+        """Of all samples but one, for each of them [N]."""
+        numbers, weights = self._columns(columns)
+        return self._ratio(numbers.sum() - numbers, weights.sum() - weights)
+
+    def _columns(self, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         assert self.numerator is not None
         numbers = np.asarray(columns[self.numerator], dtype=np.float64)
-        weights = (
-            np.ones_like(numbers)
-            if self.denominator is None
-            else np.asarray(columns[self.denominator], dtype=np.float64)
-        )
+        if self.denominator is None:
+            return numbers, np.ones_like(numbers)
+        return numbers, np.asarray(columns[self.denominator], dtype=np.float64)
+
+    def _ratio(self, numbers: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = numbers[chosen].sum(-1) / weights[chosen].sum(-1)
+            ratio = numbers / weights
             return np.exp(ratio) if self.exponential else ratio
 
 
+# what version 0.1 called unique_words: it falls with the number of samples, and is only read from its points
+POOLED_WORDS = "unique_words_pooled"
 _TOKENS = ("tokenizer", "length", "n", "ema", "precision", "draws")
 _TEXT = ("n", "ema", "precision", "draws", "characters")
 MEASURES = {
@@ -59,7 +70,10 @@ MEASURES = {
     ),
     "distinct_2": Measure("distinct pairs of tokens", True, True, must_match=_TOKENS),
     "compression": Measure("size after compression", True, True, must_match=(*_TEXT, "length")),
-    "unique_words": Measure("unique words", True, True, must_match=(*_TEXT, "length", "words")),
+    "unique_words": Measure(
+        "unique words", True, True, numerator="unique_words", must_match=(*_TEXT, "length", "words")
+    ),
+    POOLED_WORDS: Measure("unique words of all samples together", True, True, must_match=(*_TEXT, "length", "words")),
     "perplexity": Measure(
         "generative perplexity",
         False,

@@ -33,16 +33,26 @@ def front(diversity: Numbers, cost: Numbers) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Bootstrapped:
-    """The points of one curve [P], and their bootstrap: the same from samples drawn with replacement [R, P].
+    """The points of one curve [P], and what they are under other choices of its N samples.
 
-    `resampled` is False where the cost belongs to all samples together and has no bootstrap.
+    The bootstrap [R, P] draws samples with replacement, and `counts` [R, N] says how often each was drawn; the
+    jackknife [N, P] leaves one out. `resampled` is False where the cost belongs to all samples together.
     """
 
     diversity: Numbers
     cost: Numbers
     diversity_bootstrap: Numbers
     cost_bootstrap: Numbers
+    diversity_jackknife: Numbers
+    cost_jackknife: Numbers
+    counts: Numbers
     resampled: bool = True
+
+    @classmethod
+    def as_measured(cls, diversity: Numbers, cost: Numbers) -> "Bootstrapped":
+        """Points whose samples are not at hand: nothing is known of their error."""
+        once = diversity[None], cost[None]
+        return cls(diversity, cost, *once, *once, np.ones((1, 1)), resampled=False)
 
     @cached_property
     def not_dominated(self) -> "Bootstrapped":
@@ -61,17 +71,30 @@ class Bootstrapped:
             self.cost[kept],
             self.diversity_bootstrap[:, kept],
             self.cost_bootstrap[:, kept],
+            self.diversity_jackknife[:, kept],
+            self.cost_jackknife[:, kept],
+            self.counts,
             self.resampled,
         )
 
     @cached_property
     def lines(self) -> "list[Line]":
         """The curve of every draw; the weights are those of the points."""
-        weights = self.weights
-        draws = zip(self.diversity_bootstrap, self.cost_bootstrap, strict=True)
-        return [_line(diversity, cost, weights) for diversity, cost in draws]
+        return self._lines(self.diversity_bootstrap, self.cost_bootstrap)
 
-    @property
+    @cached_property
+    def lines_left_out(self) -> "list[Line]":
+        """The curve without each of the samples."""
+        return self._lines(self.diversity_jackknife, self.cost_jackknife)
+
+    def _lines(self, diversity: Numbers, cost: Numbers) -> "list[Line]":
+        return [_line(*row, self.weights) for row in zip(diversity, cost, strict=True)]
+
+    @cached_property
+    def line(self) -> "Line":
+        return _line(self.diversity, self.cost, self.weights)
+
+    @cached_property
     def weights(self) -> Numbers:
         """What each point is worth when some are pooled: 1 / Var log cost, as far as it varies more than is usual.
 
@@ -91,19 +114,21 @@ class Bootstrapped:
     def span(self) -> tuple[float, float]:
         return float(self.diversity.min()), float(self.diversity.max())
 
+    @property
+    def reach(self) -> tuple[float, float]:
+        """The part of the span that the curve surely reaches: so that few draws must be read beyond their ends."""
+        low, high = self.diversity_bootstrap.min(-1), self.diversity_bootstrap.max(-1)
+        return float(np.quantile(low, _SURE)), float(np.quantile(high, 1 - _SURE))
 
-def cost_at(
-    diversity: Numbers, cost: Numbers, where: Numbers, weights: Numbers | None = None, extended: bool = False
-) -> Numbers:
+
+def cost_at(diversity: Numbers, cost: Numbers, where: Numbers, weights: Numbers | None = None) -> Numbers:
     """The rising curve through the points, log cost linear between them; nan outside their range.
-
-    Extended, its best cost stands for all lower diversities too: whoever asks for less of it is served as well.
 
     Where neighbours are out of order, which is noise once dominated points are gone, they are pooled to their
     geometric mean, each by its weight (isotonic regression of log cost). To take the better of them would be to take
     the luckier.
     """
-    return _read(_line(diversity, cost, np.ones_like(cost) if weights is None else weights), where, extended)
+    return _read(_line(diversity, cost, np.ones_like(cost) if weights is None else weights), where)
 
 
 def _line(diversity: Numbers, cost: Numbers, weights: Numbers) -> Line:
@@ -113,12 +138,10 @@ def _line(diversity: Numbers, cost: Numbers, weights: Numbers) -> Line:
     return diversity[real][order], _rising(np.log(cost[real][order]), weights[real][order])
 
 
-def _read(line: Line, where: Numbers, extended: bool) -> Numbers:
+def _read(line: Line, where: Numbers) -> Numbers:
     x, y = line
     if not len(x):
         return np.full_like(where, np.nan)
-    if extended:
-        where = np.maximum(where, x[0])
     hair = 1e-9 * np.abs(x).max()
     inside = (where >= x[0] - hair) & (where <= x[-1] + hair)
     return np.where(inside, np.exp(np.interp(where, x, y)), np.nan)
@@ -158,18 +181,18 @@ def band(points: Bootstrapped, count: int = 41) -> Band:
     return Band(grid, curve, *_percentiles(_bootstrapped(points, grid)))
 
 
-def _bootstrapped(points: Bootstrapped, grid: Numbers, extended: bool = False) -> Numbers:
+def _bootstrapped(points: Bootstrapped, grid: Numbers) -> Numbers:
     """The curve of every draw [R, G]."""
-    return np.stack([_read(line, grid, extended) for line in points.lines])
+    return np.stack([_read(line, grid) for line in points.lines])
 
 
 @dataclass(frozen=True)
 class Dominance:
-    """Of one run over another, on the diversities that both reach. Ratios below 1 are in favour of the first.
+    """Of one run over another, on the diversities that both surely reach. Ratios below 1 are in favour of the first.
 
-    `ahead` is the share of that range where the first is ahead; `sure` the share where the whole band says so, and
-    `surely_behind` where it says the opposite; `ratio` the geometric mean of cost over cost, with its interval;
-    `area` the mean difference of log cost.
+    `ahead` is the share of that range where the first is ahead; `sure` the share where a band that holds the whole
+    curve with 95% says so, and `surely_behind` where it says the opposite; `ratio` the geometric mean of cost over
+    cost, with its 95% interval; `area` the mean difference of log cost.
     """
 
     low: float
@@ -184,34 +207,93 @@ class Dominance:
 
 
 def dominance(first: Bootstrapped, second: Bootstrapped, count: int = 101, extended: bool = False) -> Dominance | None:
-    """None where the two share no range of diversity. Extended, both reach down to the lowest of either."""
+    """None where the two share no range of diversity.
+
+    Extended, both reach down to the lowest of either: the best cost of a curve stands for all lower diversities too,
+    since whoever asks for less of it is served as well.
+    """
     first, second = first.not_dominated, second.not_dominated
-    spans = first.span, second.span
-    low, high = (min if extended else max)(span[0] for span in spans), min(span[1] for span in spans)
+    low = min(first.span[0], second.span[0]) if extended else max(first.reach[0], second.reach[0])
+    high = min(first.reach[1], second.reach[1])
     if low >= high:
         return None
     grid = np.linspace(low, high, count)
-    curves = (cost_at(some.diversity, some.cost, grid, some.weights, extended) for some in (first, second))
-    gap = np.log(next(curves)) - np.log(next(curves))
-    area = float(np.nanmean(gap))
-    lower = upper = np.full_like(grid, np.nan)
-    interval = np.array([np.nan, np.nan])
+    gap = _log_cost(first.line, grid) - _log_cost(second.line, grid)
+    area = float(gap.mean())
+    half, mean_half = np.full_like(gap, np.nan), np.nan
     if first.resampled and second.resampled:
-        gaps = np.log(_bootstrapped(first, grid, extended)) - np.log(_bootstrapped(second, grid, extended))
-        lower, upper = _percentiles(gaps)
-        means = [np.nanmean(row) for row in gaps if np.isfinite(row).any()]  # some draws share nothing
-        interval = np.percentile(means, [2.5, 97.5]) if means else interval
+        gaps, influence = _gaps(first, second, grid)
+        half = half_widths(gap, gaps, influence)
+        means = [part.mean(-1, keepdims=True) for part in (gaps, *influence.values)]
+        mean_half = float(half_widths(gap.mean(keepdims=True), means[0], Influence(means[1:], influence.counts))[0])
     return Dominance(
         low=float(low),
         high=float(high),
         ahead=float((gap < 0).mean()),
-        sure=float((upper < 0).mean()),
-        surely_behind=float((lower > 0).mean()),
+        sure=float((gap + half < 0).mean()),
+        surely_behind=float((gap - half > 0).mean()),
         ratio=float(np.exp(area)),
-        ratio_low=float(np.exp(interval[0])),
-        ratio_high=float(np.exp(interval[1])),
+        ratio_low=float(np.exp(area - mean_half)),
+        ratio_high=float(np.exp(area + mean_half)),
         area=area,
     )
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What each sample adds to an estimate, times N: values [N, G] of each independent set of samples, and how often
+
+    each draw of the bootstrap holds each sample, counts [R, N]. The variance of the estimate is that of a mean of them.
+    """
+
+    values: Sequence[Numbers]
+    counts: Sequence[Numbers]
+
+    def variance(self) -> Numbers:
+        """Of the estimate [G]."""
+        return sum((some.var(0, ddof=1) / len(some) for some in self.values), np.zeros(self.values[0].shape[1]))
+
+    def bootstrap_variance(self) -> Numbers:
+        """The same as each draw would estimate it [R, G]."""
+        found = np.zeros((len(self.counts[0]), self.values[0].shape[1]))
+        for some, counts in zip(self.values, self.counts, strict=True):
+            n = len(some)
+            found += (counts @ some**2 - (counts @ some) ** 2 / n).clip(min=0) / (n * (n - 1))
+        return found
+
+
+def half_widths(estimate: Numbers, draws: Numbers, influence: Influence) -> Numbers:
+    """Half the width of a band that holds all of an estimate [G] at once with 95%: q SE, of draws [R, G].
+
+    q is the 95% quantile of max_g |draw_g - estimate_g| / SE_g(draw), the bootstrap of Student's t: where samples are
+    few or skewed, the error that a draw would give itself varies with the draw, and plain percentiles are too narrow.
+    """
+    own = influence.bootstrap_variance()
+    distance = np.divide(np.abs(draws - estimate), np.sqrt(own), out=np.zeros_like(draws), where=own > 0)
+    worst = distance.max(-1)
+    q = np.quantile(worst[np.isfinite(worst)], 0.95) if np.isfinite(worst).any() else np.nan
+    return q * np.sqrt(influence.variance())
+
+
+def _gaps(first: Bootstrapped, second: Bootstrapped, grid: Numbers) -> tuple[Numbers, Influence]:
+    """The difference of two curves' log costs in every draw [R, G], and what each sample does to it.
+
+    Curves of equally many samples share their draws: sample i of both was made from the same random numbers, so they
+    may vary together.
+    """
+    pair = first, second
+    drawn = [np.stack([_log_cost(line, grid) for line in one.lines]) for one in pair]
+    left_out = [np.stack([_log_cost(line, grid) for line in one.lines_left_out]) for one in pair]
+    # of a mean of N values, N - 1 times what leaving one out changes is that value minus the mean
+    influence = [np.nan_to_num((len(some) - 1) * (np.nanmean(some, 0) - some)) for some in left_out]
+    if np.array_equal(first.counts, second.counts):
+        return drawn[0] - drawn[1], Influence([influence[0] - influence[1]], [first.counts])
+    return drawn[0] - drawn[1], Influence([influence[0], -influence[1]], [first.counts, second.counts])
+
+
+def _log_cost(line: Line, where: Numbers) -> Numbers:
+    """Beyond its ends a curve goes on as it ends; nan if it has no points."""
+    return np.interp(where, *line) if len(line[0]) else np.full_like(where, np.nan)
 
 
 def wholly_ahead(first: Bootstrapped, second: Bootstrapped) -> bool:

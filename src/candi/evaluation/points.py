@@ -13,12 +13,12 @@ from typing import Any
 from candi.base.errors import UserError
 from candi.base.files import write_bytes, write_text
 from candi.evaluation.diversity import word_entropy
-from candi.evaluation.measures import MEASURES, compression, plain
+from candi.evaluation.measures import MEASURES, POOLED_WORDS, compression, plain
 from candi.evaluation.molecules import molecules
 from candi.evaluation.provenance import Cell, Provenance, fingerprint
 from candi.evaluation.samples import Samples
 from candi.evaluation.scorers import Scorer, content
-from candi.evaluation.words import WordList, count_words, words
+from candi.evaluation.words import WordList, count_words
 
 POINTS = "points.jsonl"  # the file of a sweep
 
@@ -46,7 +46,10 @@ class Point:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Point":
         made = values["provenance"] if "provenance" in values else values["card"]  # as 0.1 called it
-        return cls(Provenance.from_json(made), values["measures"], values["columns"])
+        measures = dict(values["measures"])
+        if "known_words" in values["columns"] and "unique_words" not in values["columns"]:  # 0.1: of all samples
+            measures[POOLED_WORDS] = measures.pop("unique_words", None)
+        return cls(Provenance.from_json(made), measures, values["columns"])
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,10 @@ def measure_point(
         columns |= {f"nats{mark}": score.nats, f"tokens{mark}": score.tokens}
         values[f"perplexity{mark}"] = MEASURES["perplexity"].of({"nats": score.nats, "tokens": score.tokens})
     if known is not None:
-        valid, count = count_words(texts, known.known, known.letters)
-        columns |= {"known_words": valid, "all_words": count}
-        values |= {
-            "valid_words": MEASURES["valid_words"].of(columns),
-            "unique_words": words(texts, known.known, known.letters).unique,
-        }
+        counted = count_words(texts, known.known, known.letters)
+        unique = [round(share, 6) for share in counted.unique]
+        columns |= {"known_words": counted.known, "all_words": counted.all, "unique_words": unique}
+        values |= {name: MEASURES[name].of(columns) for name in ("valid_words", "unique_words")}
     if measured_property is not None:
         found = molecules(texts, [measured_property])
         valid_values = iter(found.values[measured_property])

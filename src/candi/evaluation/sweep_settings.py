@@ -12,6 +12,7 @@ from candi.base.machine import device_named
 from candi.data.molecules import PROPERTIES, need_rdkit
 from candi.diffusion.guidance import DCBG
 from candi.evaluation.run_handle import RunHandle, check_names
+from candi.evaluation.words import Letters
 from candi.model.model import PRECISIONS
 
 
@@ -39,7 +40,7 @@ class SweepSettings:
     words: str | None = None
     words_field: str = "text"
     mauve: str | None = None
-    letters: bool = True
+    letters: Letters = "count"
     characters: int | None = None  # of each text that are scored, for runs of different tokenizers
     measured_property: str | None = None  # of molecules
     classifiers: Sequence[str] = ()

@@ -5,38 +5,45 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, Literal, get_args
 
 from candi.base.errors import UserError
 from candi.data.corpus import Corpus
 from candi.evaluation.wordfilter import WordFilter
 
 Known = frozenset[str] | WordFilter
+# What is done with words of one letter: they count like others, are left out, or are invalid (as the paper's authors
+# have it, who take them from the list and leave them in the count).
+Letters = Literal["count", "leave-out", "invalid"]
+LETTERS: tuple[Letters, ...] = get_args(Letters)
 
 
 @dataclass(frozen=True)
 class Words:
-    """Shares of all whitespace-separated words of the samples.
+    """`valid` is a share of all whitespace-separated words, `unique` the mean over samples of each one's own share.
 
-    `letters` says whether words of one letter were counted: they are nearly always in the list.
+    `letters` says what was done with words of one letter: they are nearly always in the list.
     """
 
     valid: float
     unique: float
     count: int
-    letters: bool
+    letters: Letters
 
 
 @dataclass(frozen=True)
 class WordList:
-    """The words that count as valid, and whether those of one letter are counted at all."""
+    """The words that count as valid, and what is done with those of one letter."""
 
     known: Known
-    letters: bool = True
+    letters: Letters = "count"
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {"list": _digest(self.known), "words": len(self.known), "letters": self.letters}
+        # as points of 0.1 have it, where there is no other way
+        letters = {"count": True, "leave-out": False}.get(self.letters, self.letters)
+        return {"list": _digest(self.known), "words": len(self.known), "letters": letters}
 
 
 def _digest(known: Known) -> str:
@@ -45,7 +52,7 @@ def _digest(known: Known) -> str:
     return hashlib.sha256("\n".join(sorted(known)).encode()).hexdigest()[:16]
 
 
-def word_list(source: str, letters: bool = True, field: str = "text") -> WordList:
+def word_list(source: str, letters: Letters = "count", field: str = "text") -> WordList:
     """The words of a text (of a table's column), or those of a word filter, FILE.bloom."""
     if source.endswith(".bloom"):
         return WordList(WordFilter.read(Path(source)), letters)
@@ -74,22 +81,39 @@ def _words_of(corpus: Corpus, fingerprint: str) -> frozenset[str]:
     return frozenset(found | {rest} - {""})
 
 
-def words(samples: Sequence[str], known: Known, letters: bool = True) -> Words:
-    """valid: words that are known; unique: distinct words. Both over all words, so repeating lowers the second."""
-    valid, count = (sum(column) for column in count_words(samples, known, letters))
+def words(samples: Sequence[str], known: Known, letters: Letters = "count") -> Words:
+    """valid: words that are known, over all words; unique: distinct words of a sample over its words, on average."""
+    counted = count_words(samples, known, letters)
+    count = sum(counted.all)
     if not count:
         return Words(float("nan"), float("nan"), 0, letters)
-    different = {word for sample in samples for word in _words(sample, letters)}
-    return Words(valid / count, len(different) / count, count, letters)
+    return Words(sum(counted.known) / count, fmean(counted.unique), count, letters)
 
 
-def count_words(samples: Sequence[str], known: Known, letters: bool = True) -> tuple[list[int], list[int]]:
-    """Of each sample, how many words are known and how many there are."""
+@dataclass(frozen=True)
+class WordCounts:
+    """Of each sample, how many words are known, how many there are, and the share of them that are distinct.
+
+    The share of distinct words of all samples together would fall with the number of samples: sooner or later every
+    word has been said.
+    """
+
+    known: list[int]
+    all: list[int]
+    unique: list[float]
+
+
+def count_words(samples: Sequence[str], known: Known, letters: Letters = "count") -> WordCounts:
+    """A sample without words has a share of 0."""
     if not known:
         raise UserError("The list of known words is empty; make it from a text with words in it.")
     found = [_words(sample, letters) for sample in samples]
-    return [sum(word in known for word in some) for some in found], [len(some) for some in found]
+    return WordCounts(
+        [sum(word in known and (letters != "invalid" or len(word) > 1) for word in some) for some in found],
+        [len(some) for some in found],
+        [len(set(some)) / len(some) if some else 0.0 for some in found],
+    )
 
 
-def _words(sample: str, letters: bool) -> list[str]:
-    return [word for word in sample.split() if letters or len(word) > 1]
+def _words(sample: str, letters: Letters) -> list[str]:
+    return [word for word in sample.split() if letters != "leave-out" or len(word) > 1]

@@ -203,8 +203,8 @@ class Model(
             )
         row = given + [None] * (size - len(given))
         return Template(
-            torch.tensor([0 if token is None else token for token in row]),
-            torch.tensor([token is not None for token in row]),
+            torch.tensor([0 if token is None else token for token in row], device="cpu"),
+            torch.tensor([token is not None for token in row], device="cpu"),
         )
 
     def _filled(self, infill: str, blank: str) -> list[int | None]:

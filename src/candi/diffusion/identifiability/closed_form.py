@@ -24,7 +24,7 @@ Measure = Literal["dot", "l2"]
 Values = Tensor | float
 
 # Trapezoid on a Gaussian weight: exact to rounding. Far to the left, because small noise fails there if anywhere.
-_NODES = torch.linspace(-38, 12, 5001, dtype=torch.float64)
+_NODES = torch.linspace(-38, 12, 5001, dtype=torch.float64, device="cpu")
 _WEIGHTS = torch.exp(-_NODES.square() / 2) * 0.01 / math.sqrt(2 * math.pi)
 _HELD = 2**22  # numbers at once
 

@@ -45,7 +45,7 @@ class UniformOfGaussian:
 
 @lru_cache(maxsize=8)
 def _knots(vocab_size: int, sigma: Schedule) -> tuple[Tensor, Tensor]:
-    t = torch.linspace(0, 1, _KNOTS + 1, dtype=torch.float64)
+    t = torch.linspace(0, 1, _KNOTS + 1, dtype=torch.float64, device="cpu")
     share = vocab_size / (vocab_size - 1)
     values = share * survival(sigma(t), vocab_size) - 1 / (vocab_size - 1)
     return values, share * survival_slope(sigma(t), vocab_size) * sigma.derivative(t)

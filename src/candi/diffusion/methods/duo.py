@@ -34,9 +34,11 @@ def sigma_range(vocab_size: int, start: float = 0.999, end: float = 0.001) -> Ge
         low, high = -6.0, 12.0
         for _ in range(80):
             middle = (low + high) / 2
-            enough = float(survival(torch.tensor([middle], dtype=torch.float64).exp(), vocab_size)) > kept
+            enough = (
+                float(survival(torch.tensor([math.exp(middle)], dtype=torch.float64, device="cpu"), vocab_size)) > kept
+            )
             low, high = (middle, high) if enough else (low, middle)
-        return float(torch.tensor(low, dtype=torch.float64).exp())
+        return math.exp(low)
 
     return Geometric(sigma_of(start), sigma_of(end))
 
@@ -209,7 +211,7 @@ class DuoSettings(MethodSettings):
         auto = sigma_range(embedding.vocab_size)
         # log SNR = -2 log sigma, linear in t where sigma is geometric
         low, high = (
-            default if given is None else float(torch.tensor(-given / 2).exp())
+            default if given is None else math.exp(-given / 2)
             for given, default in ((self.log_snr_max, auto.low), (self.log_snr_min, auto.high))
         )
         return DUO(
