@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -160,8 +161,8 @@ class Watch:
             sys.setprofile(lambda frame, event, _: found.add(frame.f_code))
         yield
         sys.setprofile(None)
-        ours = ((code.co_filename.removeprefix(self.prefix), code) for code in found)
-        names = {f"{file}:{code.co_qualname.split('.<locals>.<')[0]}" for file, code in ours if file[0] != "/"}
+        ours = (code for code in found if code.co_filename.startswith(self.prefix))
+        names = {f"{c.co_filename.removeprefix(self.prefix)}:{c.co_qualname.split('.<locals>.<')[0]}" for c in ours}
         self.seen[item.nodeid] = time.perf_counter() - began, sorted(names)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -171,7 +172,9 @@ class Watch:
 
 def tested(tests: list[str], *flags: str, calls: bool = False) -> dict[str, Any]:
     watch = Watch(calls)
-    code = pytest.main([*tests, "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--durations=0", *flags], [watch])
+    if "candi" in sys.modules:  # with its run-time checks of types, which pytest would set up
+        flags = (*flags, "-o", "addopts=")
+    code = pytest.main([*tests, "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *flags], [watch])
     return {"code": int(code), "failed": watch.failed, "seen": watch.seen}
 
 
@@ -185,6 +188,8 @@ def forked(work: Callable[[], dict[str, Any]], limit: float) -> dict[str, Any] |
             os.dup2(log.fileno(), 2)
         try:
             answer.write_text(json.dumps(work()))
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(0)
     end = time.monotonic() + limit
@@ -241,7 +246,7 @@ def callers() -> dict[str, tuple[float, list[str]]]:
         if memory.get(str(file), {}).get("key") != key:
             answer = forked(lambda file=file: tested([str(file)], calls=True), 900)
             if answer is None or answer["code"]:
-                sys.exit(f"{file} fails without any change.\n" + Path("log.txt").read_text())
+                sys.exit(f"{file} fails without any change.\n{answer}\n" + Path("log.txt").read_text())
             memory[str(file)] = {"key": key, "seen": answer["seen"]}
             kept.write_text(json.dumps(memory))
         found |= memory[str(file)]["seen"]
@@ -265,7 +270,9 @@ def main() -> None:
         forget()
         tested(TESTS, "--collect-only", "-qq")
         seen = callers()
-        for path in sorted({str(p.relative_to("src/candi")) for name in options.files for p in Path("src/candi").glob(name)}):
+        found = (file for name in options.files for file in sorted(Path("src/candi").glob(name)))
+        paths = list(dict.fromkeys(str(file.relative_to("src/candi")) for file in found))
+        for path in paths:
             kills: Counter[str] = Counter()
             for one in mutants(path):
                 if results.get(one.name, "survived") != "survived":
@@ -294,7 +301,7 @@ def main() -> None:
                     results[one.name] = "survived"
                     print(f"{one.name}\n  ({len(tests)} tests of {len(mine)}, {one.function})", flush=True)
                 kept.write_text(json.dumps(results, indent=1))
-        everything = Counter(results.get(one.name, "-").split()[0] for path in sorted({str(p.relative_to("src/candi")) for name in options.files for p in Path("src/candi").glob(name)}) for one in mutants(path))
+        everything = Counter(results.get(one.name, "-").split()[0] for path in paths for one in mutants(path))
         print(dict(everything))
 
 
