@@ -113,7 +113,10 @@ def mutants(path: str) -> Iterator[Mutant]:
 
     def mutant(node: Any, other: ast.AST, names: tuple[str, ...]) -> Mutant:
         before, after = lines[node.lineno - 1][: node.col_offset], lines[node.end_lineno - 1][node.end_col_offset :]
-        old, new = b"".join(lines[node.lineno - 1 : node.end_lineno]), before + f"({ast.unparse(other)})".encode() + after
+        old, new = (
+            b"".join(lines[node.lineno - 1 : node.end_lineno]),
+            before + f"({ast.unparse(other)})".encode() + after,
+        )
         made = b"".join([*lines[: node.lineno - 1], new, *lines[node.end_lineno :]]).decode()
         shown = (" ".join(text.decode().split()) for text in (old, new))
         return Mutant(path, ".".join(names), node.lineno, *shown, made)
@@ -241,7 +244,11 @@ def callers() -> dict[str, tuple[float, list[str]]]:
     memory = json.loads(kept.read_text()) if (kept := MEMORY / "tests.json").exists() else {}
     source = b"".join(path.read_bytes() for path in sorted(Path("src/candi").rglob("*.py")))
     found: dict[str, Any] = {}
-    for file in (file for name in TESTS for file in ([Path(name)] if name[-3:] == ".py" else sorted(Path(name).glob("test_*.py")))):
+    for file in (
+        file
+        for name in TESTS
+        for file in ([Path(name)] if name[-3:] == ".py" else sorted(Path(name).glob("test_*.py")))
+    ):
         key = hashlib.sha256(source + file.read_bytes()).hexdigest()
         if memory.get(str(file), {}).get("key") != key:
             answer = forked(lambda file=file: tested([str(file)], calls=True), 900)
@@ -277,7 +284,13 @@ def main() -> None:
             for one in mutants(path):
                 if results.get(one.name, "survived") != "survived":
                     continue
-                mine = [t for t, (_, calls) in seen.items() if any(c == f"{path}:{one.function}" or not one.function and c.startswith(f"{path}:") for c in calls)]
+                mine = [
+                    t
+                    for t, (_, calls) in seen.items()
+                    if any(
+                        c == f"{path}:{one.function}" or not one.function and c.startswith(f"{path}:") for c in calls
+                    )
+                ]
                 tests, total = [], 0.0
                 for test in sorted(mine, key=lambda t: (-kills[t], seen[t][0])):
                     total += seen[test][0]
@@ -288,7 +301,11 @@ def main() -> None:
                 target.write_text(one.source)
                 for stale in target.parent.glob(f"__pycache__/{target.stem}.*"):
                     stale.unlink()
-                answer = forked(lambda: shown(one, tests), 20 + 4 * options.seconds) if tests else {"code": 0, "failed": None}
+                answer = (
+                    forked(lambda: shown(one, tests), 20 + 4 * options.seconds)
+                    if tests
+                    else {"code": 0, "failed": None}
+                )
                 target.write_text(original)
                 for stale in target.parent.glob(f"__pycache__/{target.stem}.*"):
                     stale.unlink()

@@ -54,9 +54,7 @@ def test_the_clock_in_numbers(double):
     """alpha = 1 - 0.999 t, and (1 - 0.999 t^2) of another path; r* = .05 + .2 t; sigma = .01 * 200^t."""
     embedding = TokenEmbedding(V, D)
     candi = CANDI(embedding, space=SPACES["embedding"](embedding), sigma=RankLinear(0.05, 0.25))
-    curved = CANDI(
-        embedding, space=SPACES["embedding"](embedding), sigma=RankLinear(0.05, 0.25), alpha=PowerAlpha(2.0)
-    )
+    curved = CANDI(embedding, space=SPACES["embedding"](embedding), sigma=RankLinear(0.05, 0.25), alpha=PowerAlpha(2.0))
     expected = {0.3: -math.log(0.7003), 1.0: -math.log(0.001)}
     for t, number in expected.items():
         for method in (candi, UDLM(embedding)):
