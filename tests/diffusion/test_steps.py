@@ -44,10 +44,14 @@ def test_positions_are_revealed_together_as_long_as_little_is_lost():
     """Surest first: what the others than the least sure of them hold may be the bound, and one is always revealed."""
     sure = torch.tensor([[0.3, 0.1, 0.2, 0.05], [0.3, 0.1, 0.2, 0.05], [0.5, 0.5, 0.5, 0.5]])
     open = torch.tensor([[True] * 4, [True, True, True, False], [False, True, True, True]])
-    for bound, expected in {
-        0.0: [[3], [1], [1]], 0.06: [[1, 3], [1], [1]], 0.16: [[1, 2, 3], [1, 2], [1]], 0.6: [[0, 1, 2, 3], [0, 1, 2], [1, 2]],
-    }.items():  # fmt: skip
-        assert [row.nonzero()[:, 0].tolist() for row in entropy_bounded(sure, open, bound)] == expected
+    expected = {
+        0.0: [[3], [1], [1]],
+        0.06: [[1, 3], [1], [1]],
+        0.16: [[1, 2, 3], [1, 2], [1]],
+        0.6: [[0, 1, 2, 3], [0, 1, 2], [1, 2]],
+    }
+    for bound, places in expected.items():
+        assert [row.nonzero()[:, 0].tolist() for row in entropy_bounded(sure, open, bound)] == places
 
 
 def test_entropy_is_that_of_the_open_positions(double):
