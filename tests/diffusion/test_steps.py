@@ -63,6 +63,7 @@ def test_entropy_is_that_of_the_open_positions(double):
 def test_no_more_is_taken_back_than_can_be_revealed_again():
     rate = remask_rate(torch.tensor([0.5, 0.95, 0.0]), torch.tensor([0.6, 0.98, 0.1]), 0.05)
     torch.testing.assert_close(rate, torch.tensor([0.05, 0.02 / 0.95, 0.05]))
+    assert remask_rate(torch.zeros(1), torch.ones(1), 0.05).tolist() == [0]  # all in one step: 0/0 is no number
 
 
 def test_a_known_position_allows_its_token_alone():

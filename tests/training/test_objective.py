@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from candi.base.rng import Rng
+from candi.diffusion.open_positions import capacity_for
 from candi.nets.dit import DiTSettings
 from candi.training.objective import T_MIN, DenoisingObjective, stratified
 from tests.toys import denoiser_of
@@ -62,3 +63,15 @@ def test_a_step_of_training_tells_the_method_how_far_it_is():
     objective = DenoisingObjective(denoiser_of("duo", 11, TRUNK))
     objective.begin_step(0.25)
     assert objective.denoiser.method.progress == 0.25
+
+
+@pytest.mark.parametrize("name", ["mdlm", "candi"])
+def test_room_is_made_for_the_latest_times_that_the_rows_can_have(monkeypatch, name):
+    """A GPU is told beforehand how many positions are open at most: too few would end the run."""
+    told = []
+    method = (denoiser := denoiser_of(name, 11, TRUNK)).method
+    count = lambda share, length: told.append(share) or capacity_for(share, length)  # noqa: E731
+    monkeypatch.setattr("candi.training.objective.capacity_for", count)
+    DenoisingObjective(denoiser)(torch.randint(11, (2, 6)), [1, 3], 4, Rng.from_seed(0))
+    latest = stratified([1, 3], 4, _Fixed(torch.tensor(1.0)))
+    torch.testing.assert_close(told[0].float(), method.corrupted_fraction(latest))

@@ -55,3 +55,11 @@ def test_the_average_is_only_borrowed():
 def test_impossible_settings_are_refused(values):
     with pytest.raises(UserError):
         _settings(**values)
+
+
+def test_the_average_is_no_part_of_a_gradient():
+    weight = torch.nn.Parameter(torch.ones(3))
+    ema = EMA([weight], 0.9)
+    ema.update(5)
+    assert not ema.shadow[0].requires_grad
+    assert weight.requires_grad
