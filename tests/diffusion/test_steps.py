@@ -158,8 +158,9 @@ def test_symbols_of_a_masked_state_are_tokens_and_the_mask(double):
     assert float(back.t) == 0.4
     chances = method.transition(state, _everywhere(GUESS, torch.ones(1, 3).bool()), _times(0.4, 1)).exp()
     torch.testing.assert_close(chances[0, 1], torch.cat([GUESS / 2, torch.tensor([0.5])]))  # (.6 - .2)/(1 - .2)
-    last = method.transition(state, _everywhere(GUESS, torch.ones(1, 3).bool()), _times(0.0, 1)).exp()
-    torch.testing.assert_close(last[0, 1], torch.cat([GUESS, torch.zeros(1)]))
+    for last in (method, MDLM(_embedding(), alpha=_Late(1.0))):
+        chances = last.transition(state, _everywhere(GUESS, torch.ones(1, 3).bool()), _times(0.0, 1)).exp()
+        torch.testing.assert_close(chances[0, 1], torch.cat([GUESS, torch.zeros(1)]))
 
 
 @pytest.mark.parametrize("s", [0.5, 0.0])
