@@ -212,11 +212,11 @@ def test_the_greedy_end_takes_the_likeliest_token(double, by):
     assert not torch.equal(best, p.argmax(-1))
 
 
-@pytest.mark.parametrize("kind", [UDLM, DUO])
-def test_the_ends_of_the_uniform_bound_by_hand(double, kind):
+@pytest.mark.parametrize("name", ["udlm", "udlm, late", "duo"])
+def test_the_ends_of_the_uniform_bound_by_hand(double, name):
     """KL(q(z_1 | x0) || uniform), and -log p(x0 | z_0) by Bayes' rule, where alpha(0) is below 1."""
-    method = _uniform(kind)
-    x0 = torch.tensor([[0, 3]])
+    method = UDLM(_embedding(), alpha=_Late(1.0)) if name == "udlm, late" else _uniform(DUO if name == "duo" else UDLM)
+    x0 = torch.randint(V, (1, 60))
     at_1, at_0 = (float(method.alpha(_times(t, 1))) for t in (1.0, 0.0))
     q = torch.full((V,), (1 - at_1) / V)
     q[0] += at_1
@@ -228,17 +228,16 @@ def test_the_ends_of_the_uniform_bound_by_hand(double, kind):
         return _everywhere(GUESS, ~state.known)
 
     found = method.endpoint_terms(denoise, x0, Rng.from_seed(0))
-    if kind is UDLM:
-        torch.testing.assert_close(found, torch.full((1, 2), divergence))
-        assert not states
-        return
-    z = states[0].tokens
-    seen = at_0 * torch.nn.functional.one_hot(z, V) + (1 - at_0) / V  # q(z | x0 = v), symmetric
-    posterior = GUESS * seen / (GUESS * seen).sum(-1, keepdim=True)
-    expected = divergence - posterior.gather(-1, x0[..., None])[..., 0].log()
-    torch.testing.assert_close(found, expected)
-    assert float(states[0].t) == 0
-    assert at_0 < 1
+    expected = torch.full((1, 60), divergence)
+    assert bool(states) == (at_0 < 1) == (name != "udlm")
+    if states:
+        z = states[0].tokens
+        seen = at_0 * torch.nn.functional.one_hot(z, V) + (1 - at_0) / V  # q(z | x0 = v), symmetric
+        posterior = GUESS * seen / (GUESS * seen).sum(-1, keepdim=True)
+        expected = expected - posterior.gather(-1, x0[..., None])[..., 0].log()
+        assert float(states[0].t) == 0
+        assert torch.equal(z, x0) == (name == "duo")  # of DUO, alpha(0) = .9994
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-10)
 
 
 def test_reconstruction_by_bayes_where_the_token_has_changed(double):
