@@ -268,3 +268,13 @@ def test_the_likelihood_of_a_state_is_that_of_its_corruption(double, name):
         away = (state.noisy[:, :, None] - space.point(torch.arange(V)[None])[0]).detach()
         expected = -(away @ pseudo * away).sum(-1) / (2 * sigma(state.t).square()[:, None, None])
     torch.testing.assert_close((found - found[..., :1])[open], (expected - expected[..., :1])[open])
+
+
+@pytest.mark.parametrize("name", ["candi", "onehot", "embedding"])
+def test_a_state_looks_like_its_nearest_tokens(double, name):
+    """Almost without noise those are the tokens themselves; known positions show theirs, whatever their values."""
+    method = METHODS[name]().build(_embedding())
+    x0, known = torch.randint(1, V, (6, 7)), torch.rand(6, 7) < 0.5
+    values = method.space.point(torch.where(known, 0, x0)) + 1e-6
+    state = State(_times(0.5, 6), known, x0 * known, values.detach())
+    assert torch.equal(method.decode(state), x0)
