@@ -202,7 +202,8 @@ def test_the_numbers_by_hand():
         [margin] * 2, rel=1e-4
     )
     masked, asked = _trained("mdlm", steps=0), []
-    with masked.denoiser.register_forward_hook(lambda *_: asked.append(1)):
+    with masked.denoiser.register_forward_hook(lambda _, given, __: asked.append(given[0].t)):
         bound = likelihood(masked, x0.numpy(), times=4, batch_size=2)
     assert (bound.exact, bound.times, len(asked)) == (False, 4, 12)  # three batches
+    assert [(4 * t).floor().unique().tolist() for t in asked] == [[0], [1], [2], [3]] * 3
     assert likelihood(model, x0[:2].numpy()).high < float("inf") == likelihood(model, x0[:1].numpy()).high
