@@ -90,7 +90,7 @@ def mutants(root: Path, path: str) -> Iterator[Mutant]:
     source = (root / path).read_bytes()
     lines = source.splitlines(keepends=True)
 
-    def mutant(node: Any, other: ast.AST, names: tuple[str, ...]) -> Mutant:
+    def mutant(node: Any, other: ast.AST, names: tuple[str, ...] | None) -> Mutant:
         before, after = lines[node.lineno - 1][: node.col_offset], lines[node.end_lineno - 1][node.end_col_offset :]
         old, new = (
             b"".join(lines[node.lineno - 1 : node.end_lineno]),
@@ -98,18 +98,19 @@ def mutants(root: Path, path: str) -> Iterator[Mutant]:
         )
         made = b"".join([*lines[: node.lineno - 1], new, *lines[node.end_lineno :]]).decode()
         shown = (" ".join(text.decode().split()) for text in (old, new))
-        return Mutant(path, ".".join(names), node.lineno, *shown, made)
+        return Mutant(path, ".".join(names or ()), node.lineno, *shown, made)
 
-    def visit(node: ast.AST, names: tuple[str, ...], inside: bool) -> Iterator[Mutant]:
+    def visit(node: ast.AST, names: tuple[str, ...] | None, inside: bool) -> Iterator[Mutant]:
+        """`names` of what the node is in: None where answers are kept, so that only the first caller is seen."""
         match node:
             case ast.FunctionDef(name=name, body=body):
-                kept = any("cache" in ast.unparse(one) for one in node.decorator_list)
-                outer = (*names, "<locals>") if inside else names
+                kept = names is None or any("cache" in ast.unparse(one) for one in node.decorator_list)
+                own = None if kept else (*names, *["<locals>"] * inside, name)
                 for child in body:
-                    yield from visit(child, () if kept else (*outer, name), not kept)
+                    yield from visit(child, own, True)
             case ast.ClassDef(name=name, body=body):
                 for child in body:
-                    yield from visit(child, (*names, name), False)
+                    yield from visit(child, (*(names or ()), name), False)
             case ast.AnnAssign(value=value, annotation=kind):
                 if value is not None and (inside or not names or "ClassVar" in ast.unparse(kind)):
                     yield from visit(value, names, inside)
@@ -117,9 +118,9 @@ def mutants(root: Path, path: str) -> Iterator[Mutant]:
                 pass
             case _:
                 if isinstance(node, ast.If):
-                    yield mutant(node.test, ast.UnaryOp(ast.Not(), node.test), names if inside else ())
+                    yield mutant(node.test, ast.UnaryOp(ast.Not(), node.test), names if inside else None)
                 for other in changes(node):
-                    yield mutant(node, other, names if inside else ())
+                    yield mutant(node, other, names if inside else None)
                 for child in ast.iter_child_nodes(node):
                     if not _is_axis(node, child):
                         yield from visit(child, names, inside)
