@@ -188,13 +188,14 @@ def test_one_sequence_has_no_interval_and_a_short_text_is_enough(run, tmp_path, 
 
 def test_the_numbers_by_hand():
     """-log2 p(x)/L left to right, its mean and 1.96 standard errors of it, whatever the batch."""
-    model, x0 = _trained("ar", steps=0), _every(3)[:5]
+    model, x0 = _trained("ar", steps=5), _every(3)[:5]
     method = model.denoiser.method
     with torch.no_grad():
         state = method.corrupt(x0, torch.ones(5), Rng.from_seed(0))
         nll = method.loss(model.denoiser(state), state, x0)
     bits = (nll.double().sum(-1) / math.log(2) / 3).numpy()
     found = likelihood(model, x0.numpy(), times=4, batch_size=2)
+    assert bits.std() > 0.01
     assert (found.exact, found.times, found.sequences) == (True, 1, 5)
     assert found.bits_per_token == pytest.approx(bits.mean(), rel=1e-6)
     margin = 1.96 * bits.std(ddof=1) / 5**0.5

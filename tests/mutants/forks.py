@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from inspect import isgeneratorfunction
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -92,13 +93,18 @@ def _functions(thing: Any, module: str) -> Iterator[tuple[str, Any]]:
 
 
 def put_in_place(mutant: Mutant) -> None:
-    """Of a changed function only the code takes the place of the old one; a changed module is imported by all anew."""
-    if not mutant.function:
+    """Of a changed function only the code takes the place of the old one; else the module is imported by all anew.
+
+    Of a generator, the checks of types call a copy that cannot be reached.
+    """
+    name = "candi." + mutant.path.removesuffix(".py").replace("/", ".")
+    warm = sys.modules[name]
+    old = dict(_functions(warm, name))
+    function = old.get(mutant.function.split(".<locals>")[0])
+    if function is None or isgeneratorfunction(function):
         forget()
         return
-    name = "candi." + mutant.path.removesuffix(".py").replace("/", ".")
-    warm = sys.modules.pop(name)
-    old, new = dict(_functions(warm, name)), dict(_functions(importlib.import_module(name), name))
-    for key, function in new.items():
-        old[key].__code__ = function.__code__
+    del sys.modules[name]
+    for key, changed in _functions(importlib.import_module(name), name):
+        old[key].__code__ = changed.__code__
     sys.modules[name] = warm
