@@ -63,7 +63,7 @@ molecules: $(STAMP)
 pictures: $(STAMP) browser
 	@$(RUN) docs/screenshots.py
 
-# an hour and a half for all on one core; what is known from an earlier run is not asked again
+# an hour or two for all on one core; what is known from an earlier run is not asked again
 mutants: $(STAMP)
 	@$(RUN) -m tests.mutants $(FILES)
 
