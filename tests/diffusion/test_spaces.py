@@ -158,3 +158,18 @@ def test_positions_that_are_known_look_like_nothing():
     where = torch.rand(4, 8, generator=torch.Generator().manual_seed(2)) < 0.5
     for space in (SPACES[name](embedding) for name in SPACES):
         assert torch.equal(space.nearest(space.point(tokens), where), tokens * where)
+
+
+@pytest.mark.parametrize("sizes", [(40, 6), (5, 8)])
+@pytest.mark.parametrize("name", SPACES)
+def test_densities_follow_the_weights(double, name, sizes):
+    """After a step of training nothing that was computed from the old vectors is left."""
+    embedding = TokenEmbedding(*sizes)
+    space = SPACES[name](embedding)
+    values = space.point(torch.arange(sizes[0])[None]).detach() + 0.3
+    before = space.log_density(values, torch.tensor([0.8]))
+    with torch.no_grad():
+        embedding.weight.add_(torch.randn_like(embedding.weight))
+    after, fresh = (one.log_density(values, torch.tensor([0.8])) for one in (space, SPACES[name](embedding)))
+    assert torch.equal(after, fresh)
+    assert torch.equal(after, before) == (name == "onehot")

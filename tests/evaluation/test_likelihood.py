@@ -184,3 +184,27 @@ def test_one_sequence_has_no_interval_and_a_short_text_is_enough(run, tmp_path, 
     with pytest.raises(SystemExit):
         main(["evaluate", str(run), "--data", str(tmp_path / "short.txt"), "--device", "cpu"])
     assert "too few for a sequence of 16; give more text" in capsys.readouterr().err
+
+
+def test_the_numbers_by_hand():
+    """-log2 p(x)/L left to right, its mean and 1.96 standard errors of it, whatever the batch."""
+    model, x0 = _trained("ar", steps=5), _every(3)[:5]
+    method = model.denoiser.method
+    with torch.no_grad():
+        state = method.corrupt(x0, torch.ones(5), Rng.from_seed(0))
+        nll = method.loss(model.denoiser(state), state, x0)
+    bits = (nll.double().sum(-1) / math.log(2) / 3).numpy()
+    found = likelihood(model, x0.numpy(), times=4, batch_size=2)
+    assert bits.std() > 0.01
+    assert (found.exact, found.times, found.sequences) == (True, 1, 5)
+    assert found.bits_per_token == pytest.approx(bits.mean(), rel=1e-6)
+    margin = 1.96 * bits.std(ddof=1) / 5**0.5
+    assert (found.high - found.bits_per_token, found.bits_per_token - found.low) == pytest.approx(
+        [margin] * 2, rel=1e-4
+    )
+    masked, asked = _trained("mdlm", steps=0), []
+    with masked.denoiser.register_forward_hook(lambda _, given, __: asked.append(given[0].t)):
+        bound = likelihood(masked, x0.numpy(), times=4, batch_size=2)
+    assert (bound.exact, bound.times, len(asked)) == (False, 4, 12)  # three batches
+    assert [(4 * t).floor().unique().tolist() for t in asked] == [[0], [1], [2], [3]] * 3
+    assert likelihood(model, x0[:2].numpy()).high < float("inf") == likelihood(model, x0[:1].numpy()).high

@@ -42,7 +42,7 @@ def test_texts_of_different_tokenizers_are_scored_alike(text, tmp_path, capfd):
     page = write_page(read_results(tmp_path / "results"), tmp_path / "docs").read_text()
     assert (tmp_path / "docs" / "figures" / "vocabulary-toy-overview.svg").exists()
     rows = [
-        [cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| mdlm |")
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| MDLM |")
     ]
     assert len(rows) == 2  # of each vocabulary
     assert all(row[-2:] == ["0.50", "0.50"] and set(row[2:-2]) <= {""} for row in rows)  # itself, alpha = 1 - t

@@ -22,7 +22,7 @@ def test_the_learning_rate_rises_stays_and_falls():
 
 
 def test_the_average_warms_up():
-    """d_n = min(decay, (1 + n)/(10 + n)), written out."""
+    """d_n = min(decay, (1 + n)/(10 + n)), written out and looked at after every step: later ones forget the first."""
     weight = torch.zeros(3)
     ema = EMA([weight], 0.5)
     expected = 0.0
@@ -31,7 +31,7 @@ def test_the_average_warms_up():
         ema.update(n)
         decay = min(0.5, (1 + n) / (10 + n))
         expected = decay * expected + (1 - decay) * (n + 1)
-    assert float(ema.shadow[0][0]) == pytest.approx(expected, rel=1e-6)
+        assert float(ema.shadow[0][0]) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_average_is_only_borrowed():
@@ -55,3 +55,11 @@ def test_the_average_is_only_borrowed():
 def test_impossible_settings_are_refused(values):
     with pytest.raises(UserError):
         _settings(**values)
+
+
+def test_the_average_is_no_part_of_a_gradient():
+    weight = torch.nn.Parameter(torch.ones(3))
+    ema = EMA([weight], 0.9)
+    ema.update(5)
+    assert not ema.shadow[0].requires_grad
+    assert weight.requires_grad
