@@ -210,7 +210,7 @@ def test_an_estimate_says_what_it_does_while_it_does_it(tmp_path, monkeypatch):
     estimate(settings(flags(tmp_path / "run", cache=tmp_path / "cache")))
     said = [said[0], *[b for a, b in pairwise(said) if a != b]]
     assert [text.split(" ")[0] for text in said] == [
-        "Turning", "network", "Measuring", "(measures)", "Timing", "(steps)", "memory"
+        "Turning", "network", "data", "disk", "Measuring", "(measures)", "Timing", "(steps)", "memory"
     ]  # fmt: skip
 
 
