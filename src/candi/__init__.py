@@ -5,83 +5,21 @@
 >>> model.generate(n=2, steps=16, temperature=0.9, prompt="the ")         # doctest: +SKIP
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from candi.base.errors import UserError
-from candi.base.rng import Rng
-from candi.base.version import __version__
-from candi.data.datasets import Dataset, load_dataset
-from candi.diffusion import guidance, identifiability, schedules, spaces
-from candi.diffusion.embeddings import TimestepEmbedder, TokenEmbedding
-from candi.diffusion.methods import AR, CANDI, DUO, MDLM, METHODS, UDLM, Continuous, Method, MethodSettings, register
-from candi.diffusion.prediction import Prediction
-from candi.diffusion.sampler import SampleStep, bind, bind_step, last_state, sample
-from candi.diffusion.schedules import timesteps
-from candi.diffusion.state import State, hidden
-from candi.hub.loading import load
-from candi.model.model import Model
-from candi.nets.config import ModelConfig
-from candi.nets.denoiser import Denoiser
-from candi.nets.dit import DiT, DiTSettings
-from candi.nets.ideal import IdealDenoiser
-from candi.nets.trunk import Trunk, TrunkSettings
-from candi.nets.trunks import TRUNKS, register_trunk
-from candi.training.settings import FitSettings
+from candi.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from candi.training.fit import fit
-
-__all__ = [
-    "AR",
-    "CANDI",
-    "DUO",
-    "MDLM",
-    "METHODS",
-    "TRUNKS",
-    "UDLM",
-    "Continuous",
-    "Dataset",
-    "Denoiser",
-    "DiT",
-    "DiTSettings",
-    "FitSettings",
-    "IdealDenoiser",
-    "Method",
-    "MethodSettings",
-    "Model",
-    "ModelConfig",
-    "Prediction",
-    "Rng",
-    "SampleStep",
-    "State",
-    "TimestepEmbedder",
-    "TokenEmbedding",
-    "Trunk",
-    "TrunkSettings",
-    "UserError",
-    "__version__",
-    "bind",
-    "bind_step",
-    "fit",
-    "guidance",
-    "hidden",
-    "identifiability",
-    "last_state",
-    "load",
-    "load_dataset",
-    "register",
-    "register_trunk",
-    "sample",
-    "schedules",
-    "spaces",
-    "timesteps",
-]
+    from candi.api import *  # noqa: F403 - for those who read the types
+    from candi.api import __all__ as __all__
 
 
 def __getattr__(name: str) -> Any:
-    """`fit` when it is asked for: Lightning takes longer to import than all the rest."""
-    if name != "fit":
-        raise AttributeError(f"module 'candi' has no attribute {name!r}")
-    from candi.training.fit import fit
+    """The names of candi.api when one is asked for: PyTorch takes seconds, and the command line speaks before that."""
+    api = import_module("candi.api")
+    return globals()[name] if name in globals() else getattr(api, name)
 
-    return fit
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *import_module("candi.api").__all__})

@@ -150,7 +150,7 @@ def test_without_rdkit_the_rest_works_and_says_what_to_install(corpus, tmp_path,
     monkeypatch.setattr("candi.data.molecules.HAS_RDKIT", False)
     tokenizer = Tokenizer.smiles(corpus.pieces())
     assert len(load_documents(corpus, tokenizer, 14, tmp_path, molecules=True, skip_bad=False).tokens) == 8
-    with pytest.raises(UserError, match=r"needs RDKit; get it with pip install 'candi\[molecules\]'"):
+    with pytest.raises(UserError, match=r"needs RDKit; get it with pip install -e '\.\[molecules\]'"):
         Label.of("qed:top").of_corpus(corpus, tmp_path)
     for command in (
         ["guide", "x", "--class-label", "1"],

@@ -32,7 +32,7 @@ def _blocks(kind: str, page: str = PAGE) -> list[str]:
 
 def _commands() -> list[list[str]]:
     lines = [line for block in _blocks("sh") for line in block.splitlines()]
-    assert [line for line in lines if not line.startswith("candi ")] == ["pip install 'candi[molecules]'"]
+    assert [line for line in lines if not line.startswith("candi ")] == ["pip install -e '.[molecules]'"]
     return [shlex.split(line)[1:] for line in lines if line.startswith("candi ")]
 
 

@@ -2,6 +2,9 @@
 
 import json
 import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,10 +13,14 @@ from lightning.fabric import Fabric
 from candi.base.errors import UserError
 from candi.cli import main
 from candi.cli.train import settings
-from candi.training.devices import accelerator
+from candi.training.devices import accelerator, connect
+from candi.training.display import Display
 from candi.training.estimate import Estimate, estimate
+from candi.training.fit import DenoiserTask, prepare
+from candi.training.loop import Loop
+from candi.training.memory import Allocated, MemoryNeed, NoMemoryLeft
 from candi.training.run import Run, RunRecord
-from candi.training.step import TrainStep
+from candi.training.step import StepResult, TrainStep
 from tests.training.runs import flags, tensors, train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -53,14 +60,105 @@ def test_a_run_goes_on_with_what_memory_holds(tmp_path, narrow, capsys, error):
     assert "going on with 1." not in shown
 
 
-def test_where_nothing_fits_it_is_said_in_a_sentence(tmp_path, narrow, capsys):
+def test_where_nothing_fits_it_is_said_in_a_sentence(tmp_path, narrow, monkeypatch, capsys):
+    """A device that is found to be full, as GPUs are, and a CPU on which it is measured before."""
     narrow(0)
+    assert "A step of a single sequence needs more than" in _refused(capsys, *flags(tmp_path / "run"))
+    monkeypatch.setattr(Loop, "fit_to_memory", lambda self, display: None)
+    error = _refused(capsys, *flags(tmp_path / "other"))
+    assert "1 sequences at once are too many for the memory of the device. Give less --length" in error
+
+
+def _refused(capsys, *arguments: str) -> str:
     with pytest.raises(SystemExit) as stopped:
-        main(["train", *flags(tmp_path / "run")])
+        main(["train", *arguments])
     assert stopped.value.code == 2
-    assert (
-        "1 sequences at once are too many for the memory of the device. Give less --length" in capsys.readouterr().err
-    )
+    return capsys.readouterr().err
+
+
+@pytest.fixture
+def left(monkeypatch):
+    """Sets what memory is left, in bytes."""
+    return lambda size: monkeypatch.setattr("candi.training.loop.memory_left", lambda: size)
+
+
+def _need(out: Path, **changes: Any) -> tuple[MemoryNeed, Loop]:
+    asked = settings(flags(out, **changes))
+    dataset, denoiser = prepare(asked)
+    task = DenoiserTask(denoiser, dataset.tokenizer, denoiser.config, asked.label_dropout)
+    loop = Loop(task, dataset.train, None, asked, connect(asked), Run(out))
+    return loop.fit_to_memory(Display(1, silent=True)), loop
+
+
+def test_tensors_are_counted_while_they_live():
+    given = torch.ones(100)
+    with Allocated(limit=10_000) as made:
+        first = given + 1
+        second = first * 2
+        del first
+        third = second.view(10, 10).add_(1)  # no memory of its own
+        assert (made.now, made.peak) == (400, 800)
+        del second, third
+    assert (made.now, made.peak) == (0, 800)
+    with pytest.raises(NoMemoryLeft), Allocated(limit=300):
+        given + 1
+
+
+def test_what_a_step_needs_is_the_same_whenever_it_is_measured(tmp_path):
+    """It grows with the sequences, and a network that was measured is as it was."""
+    need, loop = _need(tmp_path / "run", batch_size=8)
+    before = [parameter.clone() for parameter in loop.step.parameters]
+    assert _need(tmp_path / "run", batch_size=8)[0] == loop.fit_to_memory(Display(1, silent=True)) == need
+    assert all(torch.equal(a, b) for a, b in zip(before, loop.step.parameters, strict=True))
+    assert all(parameter.grad is None for parameter in loop.step.parameters)
+    loop.step.update(0, loop.parts(4))  # makes the moments, which are kept
+    moments = 2 * sum(parameter.nbytes for parameter in loop.step.parameters)
+    with Allocated(limit=10**12) as made:
+        loop.step.update(1, loop.parts(4))
+    assert need.of(4) == pytest.approx(moments + made.peak, rel=0.1)
+
+
+def test_a_cpu_computes_as_many_at_once_as_are_sure_to_fit(tmp_path, left, capsys):
+    """The same weights as if the number had been asked for, which differ from those of the whole batch at once."""
+    asked = train_here(tmp_path / "asked", steps=8, batch_size=12, micro_batch_size=3, model__dropout=0.1)
+    whole = train_here(tmp_path / "whole", steps=8, batch_size=12, model__dropout=0.1)
+    need, _ = _need(tmp_path / "need", batch_size=12)
+    assert "at once" not in capsys.readouterr().err
+    left(int(1.3 * need.of(3)))  # of which four fifths are taken
+    found = train_here(tmp_path / "found", steps=8, batch_size=12, model__dropout=0.1)
+    assert tensors(found) == tensors(asked) != tensors(whole)
+    assert re.search(r"^12 sequences at once need 0\.0 GiB of memory; going on with 3,", capsys.readouterr().err, re.M)
+
+
+def test_a_continued_run_computes_as_many_at_once_as_before(tmp_path, left, capsys):
+    """Bit for bit, though there is more memory now."""
+    need, _ = _need(tmp_path / "need", batch_size=12)
+    little = int(1.3 * need.of(3))
+    left(little)
+    whole = train_here(tmp_path / "whole", steps=20, batch_size=12)
+    train_here(tmp_path / "parts", steps=10, batch_size=12)
+    left(10**12)
+    assert tensors(train_here(tmp_path / "parts", steps=20, batch_size=12)) == tensors(whole)
+    assert tensors(train_here(tmp_path / "other", steps=20, batch_size=12)) != tensors(whole)
+    capsys.readouterr()
+    left(need.of(3) - 1)  # less than what the checkpoint has been computed with
+    train_here(tmp_path / "parts", steps=30, batch_size=12)
+    assert "3 sequences at once need" in capsys.readouterr().err
+
+
+def test_a_sequence_that_does_not_fit_is_refused_in_a_sentence(tmp_path, left, capsys):
+    need, _ = _need(tmp_path / "need")
+    for size in (1000, need.of(1) - 1):  # found while it is measured, and after
+        left(size)
+        error = _refused(capsys, *flags(tmp_path / "run"))
+        assert re.fullmatch(
+            r"(?s).*candi: A step of a single sequence needs .* GiB of memory, and 0\.0 GiB are free\. "
+            r"Give less --length or a smaller --model\.\n",
+            error,
+        ), error
+        assert not list((tmp_path / "run").glob("checkpoints/*"))
+    left(need.of(1))
+    train_here(tmp_path / "run", steps=1)
 
 
 def test_several_devices_are_told_what_to_ask_for(tmp_path, narrow, monkeypatch):
@@ -101,11 +199,50 @@ def test_an_estimate_refuses_what_training_would_refuse(tmp_path, capsys):
     assert "is another run (seed was 0 and is now 5)" in capsys.readouterr().err
 
 
+def test_an_estimate_says_what_it_does_while_it_does_it(tmp_path, monkeypatch):
+    """Each stage before its work, and what is known before the next is begun."""
+    done = StepResult(torch.ones(()), torch.ones(()))
+    said: list[str] = []
+    monkeypatch.setattr(Display, "say", lambda self, text: said.append(text))
+    monkeypatch.setattr("builtins.print", lambda *texts, **options: said.append(texts[0]))
+    monkeypatch.setattr(Loop, "fit_to_memory", lambda self, display: said.append("(measures)"))
+    monkeypatch.setattr(Loop, "update", lambda self, display: said.append("(steps)") or done)
+    estimate(settings(flags(tmp_path / "run", cache=tmp_path / "cache")))
+    said = [said[0], *[b for a, b in pairwise(said) if a != b]]
+    assert [text.split(" ")[0] for text in said] == [
+        "Turning", "network", "data", "disk", "Measuring", "(measures)", "Timing", "(steps)", "memory"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{}, {"micro_batch_size": 2}])
+@pytest.mark.parametrize("at_once", [1, 3, 1000])
+def test_a_part_of_a_long_step_stands_for_the_whole(tmp_path, monkeypatch, at_once, changes):
+    """On a clock that a sequence takes a second of."""
+    seen: list[int] = []
+    whole = TrainStep.update
+
+    def update(self, step, micro_batches):
+        seen.append(sum(len(micro.x0) for micro in micro_batches))
+        return whole(self, step, micro_batches)
+
+    def timed(run):
+        run()
+        return float(seen[-1])
+
+    monkeypatch.setattr(TrainStep, "update", update)
+    monkeypatch.setattr("candi.training.estimate._timed", timed)
+    monkeypatch.setattr("candi.training.estimate._PART_SECONDS", float(at_once))
+    found = estimate(settings(flags(tmp_path / "run", batch_size=12, **changes)))
+    assert (found.each, found.first) == (12.0, 12.0)
+    assert max(seen) <= min(at_once, 12)
+    assert at_once < 1000 or max(seen) == 12
+
+
 def test_an_estimate_knows_when_time_runs_out(tmp_path):
     found = Estimate(1000, first=10.0, each=2.0, memory=1, memory_there=2, checkpoint=16, micro_batch_size=4)
-    whole = found.lines(settings(flags(tmp_path / "run", steps=100, batch_size=4, length=16)), "a text")
+    whole = found.needs(settings(flags(tmp_path / "run", steps=100, batch_size=4, length=16)))
     assert "3.5 minutes for 100 steps" in whole
-    short = found.lines(settings(flags(tmp_path / "run", steps=100, batch_size=4, length=16, minutes=1)), "a text")
+    short = found.needs(settings(flags(tmp_path / "run", steps=100, batch_size=4, length=16, minutes=1)))
     assert "60 seconds for 26 steps" in short
 
 

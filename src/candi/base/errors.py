@@ -8,6 +8,11 @@ class UserError(ValueError):
     """One sentence that says what is wrong and what to do. The command line prints it and exits with 2."""
 
 
+def extra(name: str) -> str:
+    """How to get what an extra of the package brings. Nothing is released yet: a clone is what is installed."""
+    return f"pip install -e '.[{name}]' in the repository"
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that does not exist, with the nearest one that does."""
     names = sorted(known)

@@ -1,10 +1,7 @@
 """The machine a program runs on: what it is, and leaving nothing of one job on it for the next."""
 
 import gc
-import os
 import platform
-import resource
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,21 +35,6 @@ def device_named(device: torch.device | str) -> torch.device:
     except (RuntimeError, AssertionError):  # torch asserts that it was built for the device
         raise UserError(f"There is no device {str(device)!r} on this machine; use auto, cpu or cuda.") from None
     return torch.device(device)
-
-
-def memory(device: torch.device) -> int:
-    """Bytes that there are."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def memory_used(device: torch.device) -> int:
-    """Bytes that this process held at its peak."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_reserved(device)
-    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kibibytes
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 @contextmanager

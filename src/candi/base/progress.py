@@ -1,5 +1,6 @@
 """What a person sees of a long job: a live bar in a terminal, a line now and then in a log. On standard error."""
 
+import sys
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -52,6 +53,11 @@ class ProgressBar:
         """The time that is left at this pace."""
         pace = (time.monotonic() - self._start) / max(self.done - self._done_at_start, 1)
         return f"{timedelta(seconds=round(pace * (self.total - self.done)))} left"
+
+
+def say(text: str) -> None:
+    """A line on what begins now and may take a while."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def text_column(name: str, style: str = "") -> TextColumn:

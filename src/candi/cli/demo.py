@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from candi.base.errors import UserError
+from candi.base.errors import UserError, extra
 from candi.cli.parsing import add_device, listed, parse, parser
 
 
@@ -17,7 +17,7 @@ def run(arguments: Sequence[str]) -> None:
     add_device(flags)
     given = parse(flags, arguments)
     if importlib.util.find_spec("gradio") is None:
-        raise UserError("The page needs gradio; install it with: pip install 'candi[demo]'")
+        raise UserError(f"The page needs gradio; get it with {extra('demo')}.")
     from candi.demo.app import Page
     from candi.demo.model_store import ModelStore
 

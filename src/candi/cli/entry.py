@@ -31,7 +31,7 @@ class Program:
         """Run a subcommand. A user's mistake is one sentence on standard error and exit code 2."""
         arguments = sys.argv[1:] if arguments is None else list(arguments)
         try:
-            self._run(_with_plugins(arguments))
+            self._run(arguments)
             sys.stdout.flush()  # a failure to write shows here, not after the end
         except UserError as error:
             print(f"{self.name}: {error}", file=sys.stderr)
@@ -50,7 +50,8 @@ class Program:
             _close_output()
             sys.exit(2)
 
-    def _run(self, arguments: Sequence[str]) -> None:
+    def _run(self, given: Sequence[str]) -> None:
+        arguments, plugins = _plugins(given)
         if not arguments or arguments[0] in ("-h", "--help"):
             lines = [f"  {name:<18}{what}" for name, what in self.commands.items()]
             print(f"usage: {self.name} COMMAND [options]\n\n{self.about}\n\ncommands:", *lines, sep="\n")
@@ -65,7 +66,16 @@ class Program:
         elif name not in self.commands:
             raise unknown("command", name, self.commands)
         else:
+            if not {"-h", "--help"} & set(arguments):
+                self._say_loading(name)
+            for path in plugins:
+                load_plugin(path)
             import_module(f"{self.package}.{name.replace('-', '_')}").run(arguments[1:])
+
+    def _say_loading(self, name: str) -> None:
+        """Before what takes seconds; one of several processes says it for all."""
+        if "torch" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
+            print(f"{self.name} {name}: loading PyTorch ...", file=sys.stderr, flush=True)
 
 
 def _close_output() -> None:
@@ -75,13 +85,13 @@ def _close_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
-def _with_plugins(arguments: Sequence[str]) -> list[str]:
-    """Run each --plugin FILE.py, which may register methods and trunks, and leave the other arguments."""
-    rest, others = [], iter(arguments)
+def _plugins(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments without each --plugin FILE.py, which may register methods and trunks, and these files."""
+    rest, files, others = [], [], iter(arguments)
     for argument in others:
         name, equals, value = argument.partition("=")
-        if name != "--plugin":
+        if name == "--plugin":
+            files.append(value if equals else next(others, ""))
+        else:
             rest.append(argument)
-            continue
-        load_plugin(value if equals else next(others, ""))
-    return rest
+    return rest, files

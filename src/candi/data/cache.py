@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from candi.base.errors import UserError
 from candi.base.files import whole_file, write_text
+from candi.base.progress import say
 from candi.data.corpus import Corpus
 from candi.data.molecules import rdkit_version, readable
 from candi.data.tokenizer import Tokenizer, made_from_data
@@ -41,6 +42,7 @@ def load_tokens(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> NDArray[n
     dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
     path = folder / f"{_key(corpus.fingerprint, tokenizer.fingerprint)}.{dtype.name}"
     if not path.exists():
+        say(f"Turning {corpus.source} into tokens; they are kept in {folder}.")
         with whole_file(path) as file:
             for ids in tokenizer.encode_corpus(corpus):
                 file.write(ids.astype(dtype).tobytes())

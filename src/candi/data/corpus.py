@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from candi.base.errors import UserError
+from candi.base.errors import UserError, extra
 
 PYDOC = "pydoc"  # text that every Python carries
 HUB = "hf:"  # hf:owner/name or hf:owner/name:split
@@ -180,7 +180,7 @@ class Corpus:
     def _parquet(self, path: Path, columns: list[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
         """Number and row, of all columns or some."""
         if importlib.util.find_spec("pyarrow") is None:
-            raise UserError(f"Reading {path} needs pyarrow; install it with: pip install 'candi[parquet]'")
+            raise UserError(f"Reading {path} needs pyarrow; get it with {extra('parquet')}.")
         import pyarrow.parquet as parquet
         from pyarrow import ArrowInvalid
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from candi.base.errors import UserError
+from candi.base.errors import UserError, extra
 from candi.base.files import whole_file, write_text
+from candi.base.progress import say
 from candi.data.corpus import Corpus
 
 HAS_RDKIT = importlib.util.find_spec("rdkit") is not None
@@ -18,7 +19,7 @@ HAS_RDKIT = importlib.util.find_spec("rdkit") is not None
 
 def need_rdkit(what: str) -> None:
     if not HAS_RDKIT:
-        raise UserError(f"{what} needs RDKit; get it with pip install 'candi[molecules]'")
+        raise UserError(f"{what} needs RDKit; get it with {extra('molecules')}.")
 
 
 def rdkit_version() -> str:
@@ -111,6 +112,7 @@ def property_values(corpus: Corpus, name: str, folder: Path) -> NDArray[np.float
     key = "\n".join(("property 1", corpus.fingerprint, name, rdkit_version()))
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.property.npy"
     if not path.exists():
+        say(f"Computing {name} of the molecules of {corpus.source}; it is kept in {folder}.")
         values = properties((piece.text for piece in corpus.pieces()), name)
         with whole_file(path) as file:
             np.save(file, values)

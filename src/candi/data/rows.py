@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from candi.base.errors import UserError
 from candi.base.files import whole_file
+from candi.base.progress import say
 from candi.base.rng import fold_in
 from candi.data.corpus import Corpus
 from candi.data.molecules import rdkit_version, readable
@@ -108,6 +109,7 @@ def load_documents(
     key = "\n".join(("rows 2", corpus.fingerprint, tokenizer.fingerprint, str(length), reader, str(skip_bad)))
     path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.rows.npy"
     if not path.exists():
+        say(f"Turning the documents of {corpus.source} into tokens; they are kept in {folder}.")
         table = _made(corpus, tokenizer, length, molecules, skip_bad)
         with whole_file(path) as file:
             np.save(file, table)

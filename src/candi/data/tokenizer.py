@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trai
 from tokenizers import Tokenizer as Backend
 
 from candi.base.errors import UserError
+from candi.base.progress import say
 from candi.data.corpus import Corpus, Piece, check_text
 
 EOS = "<|endoftext|>"
@@ -74,6 +75,7 @@ class Tokenizer:
             raise UserError(f"A byte-level BPE needs at least 257 tokens, not {vocab_size}.")
         if vocab_size > 10**7:
             raise UserError(f"A BPE of {vocab_size} tokens is more than any text fills; choose at most 10000000.")
+        say(f"Training a byte-pair encoding of {vocab_size} tokens.")
         backend = Backend(models.BPE())
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         backend.decoder = decoders.ByteLevel()

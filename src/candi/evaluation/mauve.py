@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from candi.base.errors import UserError
+from candi.base.errors import UserError, extra
 from candi.data.corpus import Corpus
 from candi.evaluation.scorers import CausalScorer, Scorer
 
@@ -19,7 +19,7 @@ class Mauve:
 
     def __init__(self, scorer: Scorer, reference: str, seed: int = 0) -> None:
         if importlib.util.find_spec("mauve") is None:
-            raise UserError("--mauve needs the package mauve-text; get it with pip install 'candi[mauve]'")
+            raise UserError(f"--mauve needs the package mauve-text; get it with {extra('mauve')}.")
         if not isinstance(scorer, CausalScorer):
             raise UserError("--mauve needs a scorer of transformers or a GGUF file, whose features it compares.")
         self.scorer, self.reference, self.seed = scorer, Corpus(reference), seed

@@ -10,7 +10,7 @@ import torch
 
 from candi.base.errors import UserError
 from candi.base.files import sha256
-from candi.base.machine import memory
+from candi.base.memory import memory
 from candi.data.tokenizer import Tokenizer
 from candi.diffusion.methods.base import Method
 from candi.evaluation.provenance import Cell, Guide

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from candi.base.errors import UserError
+from candi.base.errors import UserError, extra
 from candi.base.files import sha256
 from candi.base.rng import Rng
 from candi.model.checkpoint import find_checkpoint, to_stderr
@@ -179,7 +179,7 @@ def load_scorer(source: str, *, device: str = "cpu", context: int = 1024, tokens
     if _is_run(source):
         return RunScorer(Model.read(_checkpoint(path), device), source, tokens)
     if importlib.util.find_spec("transformers") is None:
-        raise UserError("A scorer of this kind needs transformers; get it with pip install 'candi[scorers]'")
+        raise UserError(f"A scorer of this kind needs transformers; get it with {extra('scorers')}.")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     file = smollm2_file() if source == SMOLLM2 else path

@@ -1,20 +1,23 @@
-"""What a run will need, measured: a few of its steps are made, and nothing is kept of them."""
+"""What a run will need, measured: a few of its steps or parts of them are made, and nothing is kept of them."""
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from candi.base.machine import memory, memory_used
+from candi.base.memory import gib, memory, memory_used
 from candi.training.devices import connect
 from candi.training.display import Display
 from candi.training.fit import DenoiserTask, disk_errors, is_first_process, prepare
 from candi.training.loop import Loop
 from candi.training.run import Run
 from candi.training.settings import TrainSettings
+from candi.training.step import StepResult
 
 _SECONDS, _STEPS = 5.0, 20  # steps are timed for so long, or so many
+_PART_SECONDS = 2.0  # of a long step only a part is timed
 _COPIES = 4  # of every weight in a checkpoint: itself, its average, two moments
-_GIB, _MB = 2**30, 1e6
+_MB = 1e6
 
 
 @dataclass(frozen=True)
@@ -29,24 +32,23 @@ class Estimate:
     checkpoint: int
     micro_batch_size: int
 
-    def lines(self, settings: TrainSettings, size: str) -> str:
+    def needs(self, settings: TrainSettings) -> str:
+        """Memory and time."""
         tokens, steps = settings.batch_size * settings.length, settings.steps
         if settings.minutes is not None:
             steps = min(steps, max(1, math.ceil((60 * settings.minutes - self.first) / self.each) + 1))
         total = self.first + (steps - 1) * self.each
         return "\n".join([
-            f"network     {self.parameters / 1e6:.1f}M parameters",
-            f"data        {size}; {steps * tokens / 1e6:,.1f}M tokens will be seen",
-            f"memory      {self.memory / _GIB:.1f} of {self.memory_there / _GIB:.1f} GiB at the peak, "
+            f"memory      {gib(self.memory)} of {gib(self.memory_there)} at the peak, "
             f"{self.micro_batch_size} sequences at once",
             f"time        {self.each:.2f} s a step ({tokens / self.each:,.0f} tokens/s), the first {self.first:.1f} s; "
-            f"{_duration(total)} for {steps:,} steps, validation and samples not counted",
-            f"disk        {self.checkpoint / _MB:,.0f} MB a checkpoint, {settings.keep} kept",
+            f"{_duration(total)} for {steps:,} steps ({steps * tokens / 1e6:,.1f}M tokens), validation and samples not "
+            "counted",
         ])  # fmt: skip
 
 
 def estimate(settings: TrainSettings) -> Estimate | None:
-    """Print what the run will need. None for all processes but the first."""
+    """Print what the run will need, each thing as soon as it is known. None for all processes but the first."""
     run, fabric = Run(settings.out), connect(settings)
     with disk_errors(run):
         if not is_first_process():
@@ -59,23 +61,60 @@ def estimate(settings: TrainSettings) -> Estimate | None:
         assert denoiser.config is not None
         task = DenoiserTask(denoiser, dataset.tokenizer, denoiser.config, settings.label_dropout)
         loop = Loop(task, dataset.train, None, settings, fabric, run)
-        with Display(settings.steps, silent=not fabric.is_global_zero) as display:
-            seconds = [_timed(loop, display)]
-            # all processes share the first one's clock
-            while fabric.broadcast(len(seconds) <= _STEPS and sum(seconds[1:]) < _SECONDS):
-                seconds.append(_timed(loop, display))
+        checkpoint = 4 * _COPIES * loop.size
+        if fabric.is_global_zero:
+            print(f"network     {loop.size / 1e6:.1f}M parameters", flush=True)
+            print(f"data        {dataset.train.size}", flush=True)
+            print(f"disk        {checkpoint / _MB:,.0f} MB a checkpoint, {settings.keep} kept", flush=True)
+        # no bar: in a terminal it would take over what is printed
+        display = Display(settings.steps, silent=not fabric.is_global_zero)
+        display.say("Measuring the memory that a step needs.")
+        begun = memory_used(fabric.device)
+        need = loop.fit_to_memory(display)
+        display.say("Timing steps.")
+        first, each = _whole_steps(loop, display) if need is None else _parts_of_steps(loop)
     if not fabric.is_global_zero:
         return None
-    each = sum(seconds[1:]) / len(seconds[1:])
-    found = Estimate(loop.size, seconds[0], each, memory_used(fabric.device), memory(fabric.device),
-                     4 * _COPIES * loop.size, loop.micro_batch_size)  # fmt: skip
-    print(found.lines(settings, dataset.train.size))
+    held = memory_used(fabric.device)
+    most = held if need is None else max(held, begun + need.of(loop.micro_batch_size))
+    found = Estimate(loop.size, first, each, most, memory(fabric.device), checkpoint, loop.micro_batch_size)
+    print(found.needs(settings))
     return found
 
 
-def _timed(loop: Loop, display: Display) -> float:
+def _whole_steps(loop: Loop, display: Display) -> tuple[float, float]:
+    """Seconds of the first step and of a later one."""
+    seconds = [_timed(lambda: loop.update(display))]
+    # all processes share the first one's clock
+    while loop.fabric.broadcast(len(seconds) <= _STEPS and sum(seconds[1:]) < _SECONDS):
+        seconds.append(_timed(lambda: loop.update(display)))
+    return seconds[0], sum(seconds[1:]) / len(seconds[1:])
+
+
+def _parts_of_steps(loop: Loop) -> tuple[float, float]:
+    """The same from the middle of a step, where its times are those of the whole: on a CPU a step may take minutes."""
+    micro = loop.micro_batch_size
+    warm_up, one = _part(loop, 1, 1), _part(loop, 1, 1)
+    sequences = min(loop.share, max(1, int(_PART_SECONDS / one)))
+    size = max(size for size in range(1, min(micro, sequences) + 1) if micro % size == 0)
+    count = max(1, sequences // size) if size == micro else 1
+    seconds = [_part(loop, size, count)]
+    while len(seconds) <= _STEPS and sum(seconds[1:]) < _SECONDS:
+        seconds.append(_part(loop, size, count))
+    each = sum(seconds[1:]) / len(seconds[1:]) * loop.share / (size * count)
+    return each + max(0.0, warm_up - one), each
+
+
+def _part(loop: Loop, size: int, count: int) -> float:
+    """Seconds of so many micro-batches of a step."""
+    parts = loop.parts(size)
+    start = (len(parts) - count) // 2
+    return _timed(lambda: loop.step.update(0, parts[start : start + count]))
+
+
+def _timed(update: Callable[[], StepResult]) -> float:
     begun = time.monotonic()
-    float(loop.update(display).loss)  # waits for the device
+    float(update().loss)  # waits for the device
     return time.monotonic() - begun
 
 

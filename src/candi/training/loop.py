@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from candi.base.config import read_json
 from candi.base.errors import UserError
+from candi.base.memory import gib, memory, memory_left
 from candi.base.rng import fold_in
 from candi.base.tensors import write_tensors
 from candi.data.rows import Sequences
@@ -21,7 +22,8 @@ from candi.model.files import WEIGHTS, read_weights
 from candi.nets.trunk import parameter_count
 from candi.training.display import Display
 from candi.training.interrupt import Interrupt, graceful
-from candi.training.loader import ShardedLoader
+from candi.training.loader import MicroBatch, ShardedLoader
+from candi.training.memory import MemoryNeed, NoMemoryLeft, out_of_memory
 from candi.training.objective import Objective
 from candi.training.optim import learning_rate
 from candi.training.run import Metrics, Run
@@ -45,6 +47,8 @@ class Progress:
     seconds: float = 0.0
     loss_sum: float = 0.0
     loss_count: int = 0
+    micro_batch_size: int | None = None  # with the kind of device: how a step is rounded depends on both
+    device: str | None = None
 
 
 @runtime_checkable
@@ -85,7 +89,8 @@ class Loop:
         self.step = TrainStep(task.network, task.objective(compile), settings, fabric)
         self.loss_sum = torch.zeros((), device=fabric.device)
         self.bad_step = torch.full((), -1.0, device=fabric.device)
-        self.micro_batch_size = settings.micro_batch_size or settings.batch_size // fabric.world_size
+        self.share = settings.batch_size // fabric.world_size
+        self.micro_batch_size = settings.micro_batch_size or self.share
 
     def go(self) -> Path:
         with Display(self.settings.steps, silent=not self.fabric.is_global_zero) as display:
@@ -94,6 +99,7 @@ class Loop:
                 display.say(f"{self.run.folder} is trained already ({self.progress.step} steps); nothing to do.")
                 return checkpoint.found(self.run.checkpoints)[0]
             display.say(self._summary())
+            self.fit_to_memory(display)
             display.start_at(self.progress.step)
             with graceful() as interrupt:
                 metrics = Metrics(self.run.folder, self.progress.step) if self.fabric.is_global_zero else None
@@ -132,6 +138,52 @@ class Loop:
             if last or stopped or progress.step % settings.checkpoint_every == 0:
                 self._save()
 
+    def fit_to_memory(self, display: Display) -> MemoryNeed | None:
+        """Choose how many sequences are computed at once; a continued run goes on with what it had.
+
+        A GPU says when it is full. On a CPU a process that takes too much is killed, so what a step needs is measured
+        before; half of all memory is the same on the same machine, if others leave so much.
+        """
+        kept = self.progress.micro_batch_size if self.progress.device == self.fabric.device.type else None
+        asked = self.settings.micro_batch_size or (kept if kept and self.share % kept == 0 else None)
+        self.micro_batch_size = asked or self.share
+        if self.fabric.device.type != "cpu" or self.fabric.world_size > 1:
+            return None
+        left = memory_left()
+        need, room = self._memory_need(left), min(memory(self.fabric.device) // 2, int(0.8 * left))
+        wanted = self.micro_batch_size
+        if need.of(wanted) > (left if asked else room):
+            self.micro_batch_size = need.most(wanted, room)
+        if self.micro_batch_size < wanted:
+            display.say(
+                f"{wanted} sequences at once need {gib(need.of(wanted))} of memory; going on with "
+                f"{self.micro_batch_size}, which need {gib(need.of(self.micro_batch_size))} of {gib(left)} free."
+            )
+        return need
+
+    def _memory_need(self, left: int) -> MemoryNeed:
+        """Measured; a refusal where one sequence is too much."""
+
+        def micro(size: int) -> MicroBatch:
+            loader = self._loader(self.sequences)
+            return dataclasses.replace(loader, batch_size=size, micro_batch_size=size).step(0)[0]
+
+        try:
+            need = self.step.memory_need(micro, self.share, left)
+        except NoMemoryLeft:
+            need = None
+        if need is None or need.of(1) > left:
+            much = f"more than {gib(left)}" if need is None else gib(need.of(1))
+            raise UserError(
+                f"A step of a single sequence needs {much} of memory, and {gib(left)} are free. "
+                "Give less --length or a smaller --model."
+            )
+        return need
+
+    def parts(self, size: int) -> list[MicroBatch]:
+        """The batch of the first step in micro-batches of so many sequences."""
+        return dataclasses.replace(self._loader(self.sequences), micro_batch_size=size).step(0)
+
     def update(self, display: Display) -> StepResult:
         """One step, with as many sequences at once as memory holds."""
         step = self.progress.step
@@ -151,14 +203,14 @@ class Loop:
         try:
             return self.step.update(step, self._loader(self.sequences).step(step))
         except RuntimeError as error:
-            if isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error):
+            if out_of_memory(error):
                 return None
             raise
 
     def _less_at_once(self) -> str:
         """The next smaller micro-batches that a batch can be cut into, or a refusal."""
-        share, before = self.settings.batch_size // self.fabric.world_size, self.micro_batch_size
-        smaller = max((size for size in range(1, before) if share % size == 0), default=0)
+        before = self.micro_batch_size
+        smaller = max((size for size in range(1, before) if self.share % size == 0), default=0)
         advice = "Give less --length or a smaller --model" if not smaller else f"Give --micro-batch-size {smaller}"
         if not smaller or self.fabric.world_size > 1:  # several devices would have to agree
             raise UserError(f"{before} sequences at once are too many for the memory of the device. {advice}.")
@@ -217,7 +269,10 @@ class Loop:
     def _save(self) -> None:
         self._check_finite()
         averaged, training = self.step.averaged(), self.step.training()
-        progress = dataclasses.replace(self.progress, loss_sum=float(self._reduce(self.loss_sum, "mean")))
+        progress = dataclasses.replace(
+            self.progress, loss_sum=float(self._reduce(self.loss_sum, "mean")), micro_batch_size=self.micro_batch_size,
+            device=self.fabric.device.type,
+        )  # fmt: skip
 
         def fill(folder: Path) -> None:
             self.task.write(folder, averaged)

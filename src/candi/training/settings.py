@@ -24,7 +24,7 @@ class FitSettings:
         minutes: Stop after this much training time, if the steps are not done before.
         batch_size: Sequences in a step, over all devices.
         micro_batch_size: Sequences on one device at once; smaller ones are accumulated. By default all of its share, or
-            what the memory of a single GPU holds of it.
+            what the memory of a single device holds of it.
         seed: Decides all noise; of candi train also the weights at the start and the order of the data.
         learning_rate: Of AdamW, constant after the warm-up.
         warmup: Steps in which the learning rate rises from 0.

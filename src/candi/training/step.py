@@ -13,6 +13,7 @@ from candi.base.errors import UserError
 from candi.training.devices import gathered, placed_like, reshard
 from candi.training.ema import EMA
 from candi.training.loader import MicroBatch
+from candi.training.memory import Allocated, MemoryNeed, NoMemoryLeft, out_of_memory
 from candi.training.objective import Objective
 from candi.training.optim import adamw, learning_rate
 from candi.training.settings import FitSettings
@@ -79,6 +80,37 @@ class TrainStep:
         if self.fabric.device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()  # what was needed is what the next try needs
+
+    def memory_need(self, micro: Callable[[int], MicroBatch], most: int, limit: int) -> MemoryNeed:
+        """What a step needs of memory, from micro-batches of one sequence and of two. No weight is changed."""
+        buffers = {name: buffer.clone() for name, buffer in self._network.named_buffers()}
+        self.objective.train()
+        self._objective.begin_step(0.0)
+        peaks = {}
+        try:
+            self._peak(micro(1), limit)  # makes the gradients, to which the others add
+            for size in (1, 2):
+                if size <= most:
+                    peaks[size] = self._peak(micro(size), limit)
+        except NoMemoryLeft:
+            if not peaks:
+                raise
+        finally:
+            self.optimizer.zero_grad()
+            for name, buffer in self._network.named_buffers():
+                buffer.copy_(buffers[name])
+        gradients_and_moments = (1 + len(_MOMENTS)) * sum(parameter.nbytes for parameter in self.parameters)
+        return MemoryNeed.from_peaks(gradients_and_moments, peaks)
+
+    def _peak(self, micro: MicroBatch, limit: int) -> int:
+        try:
+            with Allocated(limit) as made:
+                self.fabric.backward(self._losses(micro).mean())
+        except RuntimeError as error:
+            if out_of_memory(error):
+                raise NoMemoryLeft from error
+            raise
+        return made.peak
 
     @torch.no_grad()
     def validate(self, micro_batches: Iterable[MicroBatch]) -> tuple[Tensor, Tensor]:
