@@ -13,6 +13,7 @@ PROGRAM = Program(
         "demo": "open a page to play with, on this machine alone",
         "trace": "write a page that plays one trajectory from noise to text",
         "models": "list the models that ship, and what they were made of",
+        "import": "make a model of a published checkpoint",
         "export": "pack a run to be shared: small weights, a model card",
         "guide": "generate molecules that a classifier prefers",
         "evaluate": "bits per token of a text under a model, or measures of its samples",

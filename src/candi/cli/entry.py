@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from keyword import iskeyword
 
 from candi.base.errors import UserError, unknown
 from candi.base.plugins import load_plugin
@@ -70,7 +71,8 @@ class Program:
                 self._say_loading(name)
             for path in plugins:
                 load_plugin(path)
-            import_module(f"{self.package}.{name.replace('-', '_')}").run(arguments[1:])
+            module = name.replace("-", "_") + "_" * iskeyword(name)  # import_.py
+            import_module(f"{self.package}.{module}").run(arguments[1:])
 
     def _say_loading(self, name: str) -> None:
         """Before what takes seconds; one of several processes says it for all."""

@@ -67,7 +67,7 @@ def export(
     before = ModelCard.read(folder)
     advice: dict[str, Any] = {**before.recommended, **(recommended or {})}
     _check_advice(model, advice)
-    _check_place(out)
+    check_place(out)
     measured = [point for path in points for point in read_points(path)]
     filters = _filters(words, molecules, _text_field(Path(source).expanduser()))
     # made aside and put in its place at the end: what was packed before stays whole until then
@@ -154,7 +154,7 @@ def _check_advice(model: Model, advice: Mapping[str, Any]) -> None:
         raise UserError("A model recommends at least 1 step and a temperature above 0.")
 
 
-def _check_place(out: Path) -> None:
+def check_place(out: Path) -> None:
     """A new folder, or one that was packed before."""
     if not out.exists():
         return

@@ -64,6 +64,16 @@ class FingerprintLoss:
 
 
 @dataclass(frozen=True)
+class ImportFacts:
+    """Where a published network came from: its layout, a hash of its weights' files, and what its numbers mean."""
+
+    source: str
+    layout: str
+    sha256: str
+    conventions: str
+
+
+@dataclass(frozen=True)
 class ModelCard:
     name: str = ""
     title: str = ""
@@ -79,6 +89,7 @@ class ModelCard:
     measures: Sequence[Mapping[str, Value]] = ()
     known_molecules: KnownMolecules | None = None
     check: FingerprintLoss | None = None
+    imported: ImportFacts | None = None
 
     @classmethod
     def read(cls, folder: Path) -> "ModelCard":
@@ -104,6 +115,7 @@ class ModelCard:
             measures=rows,
             known_molecules=_facts(KnownMolecules, values.get("known_molecules")),
             check=_facts(FingerprintLoss, values.get("check")),
+            imported=_facts(ImportFacts, values.get("imported")),
         )
 
     def to_json(self) -> str:
@@ -132,9 +144,11 @@ def model_page(card: ModelCard, config: Mapping[str, Any]) -> str:
     parts = [
         f"---\nlibrary_name: candi\nlicense: other\nlicense_name: {licence}\ntags: [discrete-diffusion]\n---",
         f"# {card.name}\n\n{card.title}",
-        "Written by `candi export`; every number in it was measured.",
+        f"Written by `candi {'export' if card.imported is None else 'import'}`; every number in it was measured.",
         _network(card, config),
     ]
+    if card.imported is not None:
+        parts.append(_imported(card.imported))
     if card.training is not None:
         parts.append(_training(card.training))
     if card.recommended:
@@ -160,6 +174,13 @@ def _network(card: ModelCard, config: Mapping[str, Any]) -> str:
         f"{card.bytes / 1e6:.1f} MB in bf16\n"
         f"- Vocabulary: {config['vocab_size']} tokens; sequences of {config['length']}\n"
         f"- Data: {card.data}\n- Licence: {card.licence}\n- SHA-256 of the weights: `{card.sha256}`"
+    )
+
+
+def _imported(facts: ImportFacts) -> str:
+    return (
+        f"The weights are those of {facts.source}, of the layout of {facts.layout}; SHA-256 of their files: "
+        f"`{facts.sha256}`. {facts.conventions}"
     )
 
 

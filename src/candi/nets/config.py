@@ -24,6 +24,7 @@ class ModelConfig:
     model: TrunkSettings
     label: str | None = None  # what the model was taught to generate by
     trunk: str = "dit"
+    unit_vectors: bool = True  # are token vectors used at length 1?
 
     def __post_init__(self) -> None:
         expected = trunk_settings(self.trunk)
@@ -40,7 +41,11 @@ class ModelConfig:
     def build_method(self, width: int | None = None) -> Method:
         """The method around new token vectors; of another width where only its declarations matter."""
         width = self.model.width if width is None else width
-        return self.settings.build(TokenEmbedding(self.vocab_size, width, self.settings.mask_vector))
+        embedding = TokenEmbedding(self.vocab_size, width, self.settings.mask_vector, self.unit_vectors)
+        method = self.settings.build(embedding)
+        if not self.unit_vectors and method.gaussian() is not None:
+            raise UserError(f"{self.method} has Gaussian noise on its token vectors, which must have length 1.")
+        return method
 
     def to_json(self) -> dict[str, Any]:
         """The method's settings stand under its name."""
@@ -48,6 +53,7 @@ class ModelConfig:
             "vocab_size": self.vocab_size,
             "length": self.length,
             "label": self.label,
+            **({} if self.unit_vectors else {"unit_vectors": False}),
             "method": self.method,
             self.method: dataclasses.asdict(self.settings),
             "trunk": self.trunk,
@@ -75,6 +81,7 @@ class ModelConfig:
             from_json(trunk_settings(trunk), values.get("model", {}), f"{where}, model"),
             sizes.label,
             trunk,
+            sizes.unit_vectors,
         )
 
 
@@ -83,3 +90,4 @@ class _Sizes:
     vocab_size: int
     length: int
     label: str | None = None
+    unit_vectors: bool = True

@@ -29,6 +29,7 @@ class DiTSettings(TrunkSettings):
         dropout: Dropout on each residual branch.
         convolution: Positions in a short convolution before each attention; 0 is none, 7 helps short runs on text.
         input_scale: What unit vectors are multiplied by: sqrt_width gives coordinates of size 1, one is the paper's.
+        time_waves: Frequencies of the embedded time: own, or the sinusoidal ones of most published networks.
     """
 
     width: int = 256
@@ -38,6 +39,7 @@ class DiTSettings(TrunkSettings):
     dropout: float = 0.0
     convolution: int = 0
     input_scale: Literal["sqrt_width", "one"] = "sqrt_width"
+    time_waves: Literal["own", "sinusoidal"] = "own"
 
     def __post_init__(self) -> None:
         if min(self.width, self.blocks, self.heads, self.conditioning) < 1:
@@ -64,7 +66,7 @@ class DiT(Trunk):
         self.settings, self.causal = settings, causal
         self.width, self.conditioning = settings.width, settings.conditioning
         self.input_scale = settings.width**0.5 if settings.input_scale == "sqrt_width" else 1.0
-        self.timestep_embedder = TimestepEmbedder(settings.conditioning)
+        self.timestep_embedder = TimestepEmbedder(settings.conditioning, sinusoidal=settings.time_waves == "sinusoidal")
         self.blocks = nn.ModuleList(
             Block(
                 settings.width,

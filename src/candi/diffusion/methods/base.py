@@ -26,7 +26,7 @@ class Method(nn.Module, ABC):
     bound: ClassVar[bool]  # is E[loss] >= -log p(x0)?
     why_no_bound: ClassVar[str] = ""  # if not, why
     causal: ClassVar[bool] = False  # may a position look only to its left?
-    time_conditioned: ClassVar[bool] = True  # does the trunk get the time?
+    time_conditioned: bool = True  # does the trunk get the time?
     noise_is_visible: ClassVar[bool] = True  # does a state look like something where it is not known?
     frequencies: Tensor | None
     leave_one_out: ClassVar[bool] = False  # is the prediction p(x0_i | z_t without position i)?

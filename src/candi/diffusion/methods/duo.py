@@ -20,7 +20,7 @@ from candi.diffusion.kernels import uniform
 from candi.diffusion.methods.base import Method, MethodSettings, Predict
 from candi.diffusion.methods.udlm import uniform_endpoint_terms
 from candi.diffusion.prediction import Prediction
-from candi.diffusion.schedules import Geometric, Schedule, even_in, timesteps
+from candi.diffusion.schedules import Geometric, LinearAlpha, Schedule, even_in, timesteps
 from candi.diffusion.state import State
 from candi.diffusion.steps import pin_known
 
@@ -59,6 +59,7 @@ class DUO(Method):
         embedding: TokenEmbedding,
         *,
         sigma: Geometric | None = None,
+        alpha: Schedule | None = None,
         curriculum: float = 0.5,
         softness: float = 0.1,
         candidates: int = 64,
@@ -67,7 +68,7 @@ class DUO(Method):
     ) -> None:
         super().__init__(embedding)
         self.sigma = sigma or sigma_range(embedding.vocab_size)
-        self.alpha: Schedule = UniformOfGaussian(embedding.vocab_size, self.sigma)
+        self.alpha: Schedule = alpha or UniformOfGaussian(embedding.vocab_size, self.sigma)
         self.curriculum, self.softness, self.candidates = curriculum, softness, candidates
         self.sampler, self.grid = sampler, grid
 
@@ -183,6 +184,7 @@ class DuoSettings(MethodSettings):
     """DUO: uniform diffusion from the Gaussian underneath, with a curriculum.
 
     Args:
+        schedule: alpha of the Gaussian underneath, or linear in t: how published networks are evaluated and sampled.
         log_snr_max: Log signal-to-noise ratio of the Gaussian at t = 0; by default the one at which alpha is 0.999.
         log_snr_min: The same at t = 1; by default the one at which alpha is 0.001.
         curriculum: Share of the training in which inputs are soft.
@@ -193,6 +195,7 @@ class DuoSettings(MethodSettings):
     """
 
     mask_vector: ClassVar[bool] = False
+    schedule: Literal["gaussian", "linear"] = "gaussian"
     log_snr_max: float | None = None
     log_snr_min: float | None = None
     curriculum: float = 0.5
@@ -204,6 +207,8 @@ class DuoSettings(MethodSettings):
     def __post_init__(self) -> None:
         if not 0 <= self.curriculum <= 1 or self.softness <= 0 or self.candidates < 1:
             raise UserError("DUO needs a curriculum in [0, 1], a softness above 0 and at least 1 candidate.")
+        if self.schedule == "linear" and self.curriculum:
+            raise UserError("DUO's curriculum needs the Gaussian underneath: with a linear schedule set it to 0.")
 
     def build(self, embedding: TokenEmbedding) -> DUO:
         if embedding.vocab_size < 2:
@@ -217,6 +222,7 @@ class DuoSettings(MethodSettings):
         return DUO(
             embedding,
             sigma=Geometric(low, high),
+            alpha=LinearAlpha() if self.schedule == "linear" else None,
             curriculum=self.curriculum,
             softness=self.softness,
             candidates=self.candidates,

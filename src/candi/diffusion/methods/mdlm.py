@@ -39,9 +39,11 @@ class MDLM(Method):
         entropy_bound: float = 0.1,
         remask: str = "off",
         most_remasked: float = 0.05,
+        clock: bool = False,
     ) -> None:
         super().__init__(embedding)
-        self.alpha = alpha or LinearAlpha(eps=0.0)  # no time input, so nothing is infinite at t = 1
+        self.time_conditioned = clock
+        self.alpha = alpha or LinearAlpha(eps=1e-3 if clock else 0.0)  # without a clock nothing is infinite at t = 1
         self.order, self.entropy_bound = order, entropy_bound
         self.remask, self.most_remasked = remask, most_remasked
 
@@ -58,6 +60,9 @@ class MDLM(Method):
 
     def embed(self, state: State) -> Hidden:
         return torch.where(state.known[..., None], self.embedding.lookup(state.tokens), self.embedding.mask_vector())
+
+    def time_input(self, state: State) -> Times:
+        return -self.alpha(state.t).log()
 
     def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
         """1/t * -log p(x0_i | z_t) where not known, for linear alpha."""
@@ -147,12 +152,14 @@ class MdlmSettings(MethodSettings):
         entropy_bound: Nats that revealing several positions at once may lose, in the order by entropy.
         remask: Whether sampling takes revealed tokens back now and then (ReMDM).
         most_remasked: Largest share of them taken back in a step.
+        clock: Whether the network is told the time; the posterior of masked diffusion does not depend on it.
     """
 
     order: Literal["random", "confidence", "entropy"] = "random"
     entropy_bound: float = 0.1
     remask: Literal["off", "on"] = "off"
     most_remasked: float = 0.05
+    clock: bool = False
 
     def __post_init__(self) -> None:
         if self.entropy_bound < 0 or not 0 <= self.most_remasked <= 1:
@@ -167,4 +174,5 @@ class MdlmSettings(MethodSettings):
             entropy_bound=self.entropy_bound,
             remask=self.remask,
             most_remasked=self.most_remasked,
+            clock=self.clock,
         )

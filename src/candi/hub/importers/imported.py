@@ -1,0 +1,36 @@
+"""What an importer makes of a published checkpoint, and what an importer is."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from candi.hub.importers.source import Source
+from candi.nets.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model of ours, but for its tokenizer. `conventions` tells of time, direction and mask in a sentence or two."""
+
+    config: ModelConfig
+    weights: Mapping[str, Tensor]
+    conventions: str
+
+
+class Importer(ABC):
+    """A layout in which networks are published. `tokenizer` is the one that its models share, if there is one."""
+
+    name: str
+    about: str
+    tokenizer: str | None = None
+
+    @abstractmethod
+    def recognises(self, config: Mapping[str, Any]) -> bool:
+        """Is this config.json of the layout?"""
+
+    @abstractmethod
+    def convert(self, source: Source, mask: int | None = None) -> Imported:
+        """The model. `mask` is the id of the mask where it is not the one of the layout."""

@@ -1,0 +1,86 @@
+"""What is imported: the files of a published checkpoint, in a folder or on the hub. Nothing is unpickled."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError
+from torch import Tensor
+
+from candi.base.config import read_json
+from candi.base.errors import UserError
+from candi.base.files import sha256
+from candi.base.tensors import read_tensors
+
+HUB = "hf:"
+_FILES = ["config.json", "*.safetensors", "tokenizer.json", "vocab.json", "merges.txt", "encoder.json", "vocab.bpe"]
+_PICKLES = (".ckpt", ".bin", ".pth", ".pt")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A published checkpoint: where it is, its config.json, its tensors, and a hash of their files."""
+
+    name: str
+    folder: Path
+    config: dict[str, Any]
+    tensors: dict[str, Tensor]
+    sha256: str
+
+    def size(self, *names: str) -> int | None:
+        """A number of the config by the first of some names, dots for what lies inside; None if it says nothing."""
+        for name in names:
+            value: Any = self.config
+            for part in name.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            if value is not None:
+                if isinstance(value, bool) or not isinstance(value, int | float):
+                    raise UserError(f"{self.name}: {name} in config.json must be a number, not {value!r}.")
+                return int(value)
+        return None
+
+
+def read_source(name: str) -> Source:
+    """From hf:OWNER/NAME or a folder."""
+    folder = fetched(name, _FILES) if name.startswith(HUB) else Path(name).expanduser()
+    if not folder.is_dir():
+        raise UserError(
+            f"There is no folder {name!r}; give one with config.json and model.safetensors, or hf:OWNER/NAME."
+        )
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        pickle = next((path for path in sorted(folder.iterdir()) if path.suffix in _PICKLES), None)
+        if pickle is not None or name.startswith(HUB):
+            raise UserError(_of_pickles(name if pickle is None else str(pickle)))
+        raise UserError(f"{folder} holds no *.safetensors; give the folder of a published checkpoint.")
+    config = read_json(folder / "config.json")
+    if not isinstance(config, dict):
+        raise UserError(f"{folder / 'config.json'} holds no table of settings.")
+    tensors: dict[str, Tensor] = {}
+    for path in files:
+        found = read_tensors(path)
+        if twice := sorted(tensors.keys() & found.keys()):
+            raise UserError(f"{path} holds {twice[0]} for a second time; keep one set of weights in the folder.")
+        tensors |= found
+    digests = [sha256(path) for path in files]
+    whole = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    return Source(name, folder, config, tensors, whole)
+
+
+def fetched(name: str, files: list[str]) -> Path:
+    """Files of hf:OWNER/NAME on this machine."""
+    try:
+        return Path(snapshot_download(name.removeprefix(HUB), allow_patterns=files))
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"{name} cannot be fetched from the hub: {reason}") from None
+
+
+def _of_pickles(name: str) -> str:
+    return (
+        f"{name} holds weights as a pickle, which can run any code and is not opened here; where its authors' code is "
+        "installed, load it and write the weights with safetensors.torch.save_file(weights, 'model.safetensors') "
+        "beside a config.json (of a training checkpoint the averaged ones, ema.shadow_params, by their names)."
+    )
