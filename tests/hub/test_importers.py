@@ -51,7 +51,9 @@ def _cases(name: str) -> dict[str, torch.Tensor]:
 
 def _close(found: torch.Tensor, expected: torch.Tensor) -> None:
     """To 1e-4 of the value, or of the largest one where it is small."""
-    torch.testing.assert_close(found.to(expected), expected, rtol=1e-4, atol=1e-4 * float(expected.abs().max().clamp(max=10.0)))
+    torch.testing.assert_close(
+        found.to(expected), expected, rtol=1e-4, atol=1e-4 * float(expected.abs().max().clamp(max=10.0))
+    )
 
 
 def _masked(model: Model, cases: dict[str, torch.Tensor]) -> tuple[State, Prediction]:
