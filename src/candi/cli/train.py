@@ -12,6 +12,7 @@ from jsonargparse import ArgumentParser
 from candi.base.errors import UserError, unknown
 from candi.cli.parsing import build, flag, parse, parser
 from candi.diffusion.methods import METHODS
+from candi.hub.loading import locate
 from candi.nets.trunks import trunk_settings
 from candi.training.estimate import estimate
 from candi.training.fit import train
@@ -22,7 +23,8 @@ _PRESETS = files("candi") / "presets"
 
 def run(arguments: Sequence[str]) -> None:
     asked, only_estimated = _asked(arguments)
-    (estimate if only_estimated else train)(asked)
+    start = None if asked.init is None else locate(asked.init)
+    (estimate if only_estimated else train)(asked, start)
 
 
 def settings(arguments: Sequence[str]) -> TrainSettings:

@@ -13,7 +13,8 @@ from candi.base.types import Hidden, Table, Times, Tokens
 class TokenEmbedding(nn.Module):
     """W [V, D] and the mask vector b [D]. Both are L2-normalised at use, so only directions are learned.
 
-    With `unit` False they are used as they are, for networks that were trained so; Gaussian noise needs unit rows.
+    With `unit` False they are used as they are, for networks that were trained so; Gaussian noise lives among the
+    unit vectors all the same.
     """
 
     mask: nn.Parameter | None
@@ -32,6 +33,14 @@ class TokenEmbedding(nn.Module):
     def lookup(self, tokens: Tokens) -> Hidden:
         """w_x. The raw rows are gathered before they are normalised: no second copy of the table."""
         return self._scaled(F.embedding(tokens, self.weight))
+
+    def directions(self) -> Table:
+        """All unit vectors w_v/|w_v|, where Gaussian noise lives."""
+        return F.normalize(self.weight, dim=-1)
+
+    def direction(self, tokens: Tokens) -> Hidden:
+        """w_x/|w_x|."""
+        return F.normalize(F.embedding(tokens, self.weight), dim=-1)
 
     def mixture(self, tokens: Int[Tensor, "B L K"], weights: Float[Tensor, "B L K"]) -> Hidden:
         """sum_k weight_k w_k, without K vectors a position: the norms go into the weights."""

@@ -50,7 +50,7 @@ class Space(ABC):
 
     def image(self, change: LogProbs) -> Values:
         """A change of the one-hot vectors [B, L, V] as it is seen in this space: c W."""
-        return change.to(self.embedding.weight.dtype) @ self.embedding.rows()
+        return change.to(self.embedding.weight.dtype) @ self.embedding.directions()
 
     @abstractmethod
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
@@ -88,7 +88,7 @@ class OneHot(Space):
 
     def hidden(self, values: Values) -> Hidden:
         with _full_precision(values):
-            return values @ self.embedding.rows()
+            return values @ self.embedding.directions()
 
     def expect(self, prediction: Prediction) -> Values:
         return prediction.log_probs().exp()
@@ -113,14 +113,14 @@ class Projected(Space):
         return float(self.embedding.vocab_size)
 
     def point(self, tokens: Tokens) -> Values:
-        return self.embedding.lookup(tokens)
+        return self.embedding.direction(tokens)
 
     def noise(self, shape: torch.Size, rng: Rng) -> Values:
         weight = self.embedding.weight
         with _full_precision(weight):
             if self.embedding.vocab_size <= self.embedding.width:
                 # W^T W is singular here, and eps in R^V is the smaller of the two
-                return rng.normal(*shape, self.embedding.vocab_size, dtype=weight.dtype) @ self.embedding.rows()
+                return rng.normal(*shape, self.embedding.vocab_size, dtype=weight.dtype) @ self.embedding.directions()
             noise: Tensor = _GramNoise.apply(
                 weight, self.factor(), rng.normal(*shape, self.embedding.width, dtype=weight.dtype)
             )
@@ -130,7 +130,7 @@ class Projected(Space):
         return values
 
     def expect(self, prediction: Prediction) -> Values:
-        return prediction.mean(self.embedding.rows())
+        return prediction.mean(self.embedding.directions())
 
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         """-(y - w_v)^T G^+ (y - w_v) / 2 = y G^+ w_v - w_v G^+ w_v / 2 + a term without v, G = W^T W.
@@ -145,7 +145,7 @@ class Projected(Space):
         """W G^+ = pinv(W)^T, and w_v G^+ w_v."""
         key = self._key()
         if self._pinv is None or self._pinv[0] != key:
-            rows = self.embedding.rows().detach().double()
+            rows = self.embedding.directions().detach().double()
             if len(rows) <= rows.shape[1]:
                 whitened = torch.linalg.pinv(rows).T
             else:  # G is the smaller matrix
@@ -180,7 +180,7 @@ class Embedding(Space):
         return float(self.embedding.width)
 
     def point(self, tokens: Tokens) -> Values:
-        return self.embedding.lookup(tokens)
+        return self.embedding.direction(tokens)
 
     def noise(self, shape: torch.Size, rng: Rng) -> Values:
         return rng.normal(*shape, self.embedding.width, dtype=self.embedding.weight.dtype)
@@ -189,10 +189,10 @@ class Embedding(Space):
         return values
 
     def expect(self, prediction: Prediction) -> Values:
-        return prediction.mean(self.embedding.rows())
+        return prediction.mean(self.embedding.directions())
 
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
-        return values @ self.embedding.rows().T / sigma_t.square()[:, None, None]  # unit rows: |w_v|^2 drops out
+        return values @ self.embedding.directions().T / sigma_t.square()[:, None, None]  # unit rows: |w_v|^2 drops out
 
 
 SPACES: Mapping[str, type[Space]] = {"onehot": OneHot, "projected": Projected, "embedding": Embedding}

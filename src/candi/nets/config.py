@@ -42,10 +42,7 @@ class ModelConfig:
         """The method around new token vectors; of another width where only its declarations matter."""
         width = self.model.width if width is None else width
         embedding = TokenEmbedding(self.vocab_size, width, self.settings.mask_vector, self.unit_vectors)
-        method = self.settings.build(embedding)
-        if not self.unit_vectors and method.gaussian() is not None:
-            raise UserError(f"{self.method} has Gaussian noise on its token vectors, which must have length 1.")
-        return method
+        return self.settings.build(embedding)
 
     def to_json(self) -> dict[str, Any]:
         """The method's settings stand under its name."""

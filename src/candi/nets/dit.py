@@ -107,6 +107,13 @@ class DiT(Trunk):
     def new_cache(self) -> KVCache | None:
         return KVCache(len(self.blocks)) if self.causal else None
 
+    @torch.no_grad()
+    def ignore_time(self) -> None:
+        last = self.timestep_embedder.mlp[-1]
+        assert isinstance(last, nn.Linear)
+        last.bias.copy_(self.timestep_embedder(last.bias.new_zeros(1))[0])
+        last.weight.zero_()
+
     def sharding_units(self) -> Sequence[nn.Module]:
         return list(self.blocks)
 

@@ -45,6 +45,9 @@ class Trunk(nn.Module, ABC):
         """An empty cache for one causal trajectory; None if the trunk keeps none."""
         return None
 
+    def ignore_time(self) -> None:
+        """Begin as if the time were always 0, which a trunk that was never told of it has learned with."""
+
     def sharding_units(self) -> Sequence[nn.Module]:
         """The parts that FSDP gathers one after another; none: the whole at once."""
         return ()

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from candi.base.memory import gib, memory, memory_used
 from candi.training.devices import connect
@@ -47,14 +48,14 @@ class Estimate:
         ])  # fmt: skip
 
 
-def estimate(settings: TrainSettings) -> Estimate | None:
+def estimate(settings: TrainSettings, start: Path | None = None) -> Estimate | None:
     """Print what the run will need, each thing as soon as it is known. None for all processes but the first."""
     run, fabric = Run(settings.out), connect(settings)
     with disk_errors(run):
         if not is_first_process():
             fabric.launch()
             fabric.barrier()
-        dataset, denoiser = prepare(settings)
+        dataset, denoiser = prepare(settings, start)
         if is_first_process():
             fabric.launch()
             fabric.barrier()

@@ -26,6 +26,7 @@ from candi.training.loop import Loop, newest
 from candi.training.objective import DenoisingObjective, Objective
 from candi.training.run import TOKENIZER, Run, RunRecord
 from candi.training.settings import FitSettings, TrainSettings
+from candi.training.start import start_from, started_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +100,8 @@ def _run(denoiser: Denoiser, dataset: Dataset, settings: FitSettings, fabric: Fa
 
 def run_record(settings: FitSettings, config: ModelConfig, data: str) -> RunRecord:
     """What makes a run this run. The vocabulary follows from data and tokenizer."""
-    network = {name: value for name, value in config.to_json().items() if name != "vocab_size"}
+    known = {"vocab_size"} if getattr(settings, "init", None) is None else {"vocab_size", "unit_vectors"}
+    network = {name: value for name, value in config.to_json().items() if name not in known}
     return RunRecord(network | settings.to_json(), data, settings.defaults())
 
 
@@ -134,32 +136,40 @@ def is_first_process() -> bool:
     return rank_zero_only.rank == 0  # type: ignore[attr-defined,no-any-return]
 
 
-def train(settings: TrainSettings) -> Path:
-    """Train a run until its steps are done, continuing what its folder holds. Returns the newest checkpoint."""
+def train(settings: TrainSettings, start: Path | None = None) -> Path:
+    """Train a run until its steps are done, continuing what its folder holds. Returns the newest checkpoint.
+
+    `start` is the folder with the files of the model that --init names.
+    """
     fabric = connect(settings)
     others = not is_first_process()
     if others:  # they wait for the first one, whose tokens they find in the cache
         fabric.launch()
         fabric.barrier()
-    dataset, denoiser = prepare(settings)
+    dataset, denoiser = prepare(settings, start)
     return _run(denoiser, dataset, settings, fabric, launched=others)
 
 
-def prepare(settings: TrainSettings) -> tuple[Dataset, Denoiser]:
+def prepare(settings: TrainSettings, start: Path | None = None) -> tuple[Dataset, Denoiser]:
     """Dataset and network of a run that can be begun or continued; nothing is written to its folder."""
     run, corpus = Run(settings.out), Corpus(settings.data, settings.text_field)
     with disk_errors(run):
         run.check(RunRecord(settings.to_json(), corpus.fingerprint, settings.defaults()))
         kept, cache = run.folder / TOKENIZER, settings.cache or default_folder()
-        tokenizer = (
-            Tokenizer.load(kept)
-            if kept.exists()
-            else load_tokenizer(settings.tokenizer, corpus, cache, settings.skip_bad)
-        )
+        source = None if start is None else Model.read(start)
+        if source is not None:
+            config, tokenizer = started_config(settings, source.config), source.tokenizer
+        elif kept.exists():
+            tokenizer = Tokenizer.load(kept)
+        else:
+            tokenizer = load_tokenizer(settings.tokenizer, corpus, cache, settings.skip_bad)
         dataset = load_dataset(
             settings.data, tokenizer, settings.length, valid=settings.valid, valid_fraction=settings.valid_fraction,
             text_field=settings.text_field, label=settings.label, skip_bad=settings.skip_bad, seed=settings.seed,
             cache=settings.cache,
         )  # fmt: skip
     torch.manual_seed(settings.seed)
-    return dataset, Denoiser.build(settings.model_config(tokenizer.vocab_size))
+    denoiser = Denoiser.build(settings.model_config(tokenizer.vocab_size) if source is None else config)
+    if source is not None:
+        start_from(denoiser, source)
+    return dataset, denoiser

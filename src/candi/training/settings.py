@@ -131,6 +131,7 @@ class TrainSettings(FitSettings):
         skip_bad: Leave out documents that are too long or no molecules, instead of refusing them.
         length: Tokens in a sequence.
         trunk: The network between token vectors and head: dit (our diffusion transformer), or package.module:Class.
+        init: Weights to start from: a run or a model of any method, whose network and tokenizer the run then has.
         model: The trunk's settings.
         settings: The method's settings.
     """
@@ -146,6 +147,7 @@ class TrainSettings(FitSettings):
     skip_bad: bool = False
     length: int = 256
     trunk: str = "dit"
+    init: str | None = None
     model: TrunkSettings = field(default_factory=DiTSettings)
     settings: MethodSettings | None = None
 

@@ -129,6 +129,10 @@ class MethodSettings(ABC):
     __dataclass_fields__: ClassVar[dict[str, Any]]
     mask_vector: ClassVar[bool] = True  # does the method use the mask vector b? An unused weight has no gradient
 
+    def started_from(self, source: "MethodSettings") -> "MethodSettings":
+        """The settings of a run that starts from the weights of another method."""
+        return self
+
     @abstractmethod
     def build(self, embedding: TokenEmbedding) -> Method:
         """The method around these token vectors, which it does not change."""

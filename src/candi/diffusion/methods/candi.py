@@ -1,10 +1,12 @@
 """CANDI: masking decides which positions stay clean, Gaussian noise corrupts the rest."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor, nn
 
 from candi.base.errors import UserError
 from candi.base.rng import Rng
@@ -49,6 +51,7 @@ class CANDI(Method):
         sigma: Schedule,
         alpha: Schedule | None = None,
         bias_weight: float = 0.5,
+        gate: bool = False,
         exact_scale: bool = True,
         independent: bool = False,
         solver: str = "ddim",
@@ -59,6 +62,11 @@ class CANDI(Method):
         super().__init__(embedding)
         self.space, self.sigma, self.alpha = space, sigma, alpha or LinearAlpha()
         self.bias_weight = bias_weight
+        # noisy inputs are b + gate c_in y: at a gate of 0 this is masked diffusion
+        self.gate = nn.Parameter(torch.zeros(())) if gate else None
+        # what unit vectors are multiplied by to be of the size of tokens; 1 where these are unit vectors themselves
+        self.vector_size: Tensor | None
+        self.register_buffer("vector_size", None if embedding.unit else torch.ones(()))
         # paper: c_in = 1/sqrt(1 + sigma^2), whatever the size of the noise the network sees
         self.noise_power = space.power if exact_scale else 1.0
         self.solver, self.inference, self.order, self.path = solver, inference, order, path
@@ -84,13 +92,18 @@ class CANDI(Method):
         return State(t, known, hidden(x0, known), values, noise_t=None if self.level is None else t)
 
     def embed(self, state: State) -> Hidden:
-        """w_x where known, lambda b + (1 - lambda) c_in y elsewhere; b tells of sigma where that has its own time."""
+        """w_x where known, lambda b + (1 - lambda) c_in y elsewhere, or b + gate c_in y.
+
+        b tells of sigma where that has its own time.
+        """
         sigma = self.sigma(state.u)
         scale = gaussian.precondition(sigma, self.noise_power)
         mask = self.embedding.mask_vector()
         if self.level is not None:
             mask = mask + self.level(sigma.log())[:, None]
-        noisy = torch.lerp(scale * self.space.hidden(state.noisy), mask, self.bias_weight)
+        seen = scale * self.space.hidden(state.noisy)
+        seen = seen if self.vector_size is None else self.vector_size * seen
+        noisy = torch.lerp(seen, mask, self.bias_weight) if self.gate is None else mask + self.gate * seen
         return torch.where(state.known[..., None], self.embedding.lookup(state.tokens), noisy)
 
     def time_input(self, state: State) -> Times:
@@ -163,6 +176,8 @@ class CandiSettings(MethodSettings):
         rank_min: Rank degradation of corrupted positions at t = 0.
         rank_max: Rank degradation of corrupted positions at t = 1, below 0.5.
         bias_weight: lambda, the share of the mask vector in a noisy input; 1 is masked diffusion.
+        gate: A learned factor on what is seen of the noise, in the place of lambda. It begins at 0, as masked
+            diffusion.
         mask_power: k of the masking path rho = t^k: the share of corrupted positions at time t.
         independent: Train masking and noise at times of their own, so that the model can be sampled along any path.
         precondition: Scale of noisy inputs: exact gives them unit size, paper divides by sqrt(1 + sigma^2).
@@ -176,6 +191,7 @@ class CandiSettings(MethodSettings):
     rank_min: float = 0.05
     rank_max: float = 0.25
     bias_weight: float = 0.5
+    gate: bool = False
     mask_power: float = 1.0
     independent: bool = False
     precondition: Literal["exact", "paper"] = "exact"
@@ -192,6 +208,10 @@ class CandiSettings(MethodSettings):
         if not 0 <= self.bias_weight <= 1:
             raise UserError(f"The bias_weight must be in [0, 1], not {self.bias_weight}.")
 
+    def started_from(self, source: MethodSettings) -> "CandiSettings":
+        """From another method CANDI begins with its noise unseen: exactly where a masked model is."""
+        return self if isinstance(source, CandiSettings) else dataclasses.replace(self, gate=True)
+
     def build(self, embedding: TokenEmbedding) -> CANDI:
         space = self.space
         if space == "auto":
@@ -202,6 +222,7 @@ class CandiSettings(MethodSettings):
             sigma=RankLinear(self.rank_min, self.rank_max),
             alpha=LinearAlpha() if self.mask_power == 1 else PowerAlpha(self.mask_power),
             bias_weight=self.bias_weight,
+            gate=self.gate,
             exact_scale=self.precondition == "exact",
             independent=self.independent,
             solver=self.solver,

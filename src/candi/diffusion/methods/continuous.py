@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from candi.base.errors import UserError
 from candi.base.rng import Rng
 from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
 from candi.diffusion.embeddings import TokenEmbedding
@@ -44,6 +45,10 @@ class Continuous(Method):
         grid: str = "time",
     ) -> None:
         super().__init__(embedding)
+        if not embedding.unit:
+            raise UserError(
+                "Gaussian noise without a mask needs token vectors of length 1; train candi, say, from them."
+            )
         self.space, self.sigma = space, sigma
         self.noise_power = space.power if exact_scale else 1.0
         self.solver, self.inference, self.grid = solver, inference, grid
