@@ -63,6 +63,10 @@ class TrunkSettings(ABC):
     __dataclass_fields__: ClassVar[dict[str, Any]]
     width: int
 
+    def started_from(self, causal: bool) -> "TrunkSettings":
+        """The settings of a bidirectional trunk that starts from one of these, which was causal or not."""
+        return self
+
     @abstractmethod
     def build(self, causal: bool) -> Trunk: ...
 

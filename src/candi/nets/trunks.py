@@ -13,9 +13,10 @@ from typing import Any, get_type_hints
 from candi.base.config import is_plain
 from candi.base.errors import UserError, unknown
 from candi.nets.dit import DiTSettings
+from candi.nets.transformers_trunk import TransformersSettings
 from candi.nets.trunk import Trunk, TrunkSettings
 
-TRUNKS: dict[str, type[TrunkSettings]] = {"dit": DiTSettings}
+TRUNKS: dict[str, type[TrunkSettings]] = {"dit": DiTSettings, "transformers": TransformersSettings}
 _GROUP = "candi.trunks"  # the entry points of packages that bring trunks
 
 

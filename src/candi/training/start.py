@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from candi.base.errors import UserError
+from candi.diffusion.embeddings import TokenEmbedding
 from candi.model.model import Model
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
@@ -13,7 +14,15 @@ from candi.nets.dit import DiTSettings
 from candi.training.settings import TrainSettings
 
 # what a network may have that its source has not: it begins as it is made, or as said below
-_NEW = ("method.embedding.mask", "method.gate", "method.vector_size", "method.level.", "method.frequencies", "labels.")
+_NEW = (
+    "trunk.front",
+    "method.embedding.mask",
+    "method.gate",
+    "method.vector_size",
+    "method.level.",
+    "method.frequencies",
+    "labels.",
+)
 
 
 def started_config(settings: TrainSettings, source: ModelConfig) -> ModelConfig:
@@ -23,8 +32,10 @@ def started_config(settings: TrainSettings, source: ModelConfig) -> ModelConfig:
             f"The network is that of --init {settings.init}: {source.trunk}, {source.model.width} wide; leave out "
             "--trunk and the flags of the model."
         )
+    method = settings.method_settings.build(TokenEmbedding(2, 2))  # what it declares is asked, nothing else
+    causal = source.build_method(2).causal and not method.causal
     return dataclasses.replace(
-        settings.model_config(source.vocab_size), trunk=source.trunk, model=source.model,
+        settings.model_config(source.vocab_size), trunk=source.trunk, model=source.model.started_from(causal),
         unit_vectors=source.unit_vectors, settings=settings.method_settings.started_from(source.settings),
     )  # fmt: skip
 
@@ -49,6 +60,12 @@ def start_from(denoiser: Denoiser, source: Model) -> None:
     table = theirs["method.embedding.weight"]
     if "method.embedding.mask" in weights and "method.embedding.mask" not in taken:
         taken["method.embedding.mask"] = table.mean(0)
+    if source.denoiser.method.causal and not denoiser.method.causal:
+        # its first position saw a vector of its own, which now stands in front; a mask is another thing
+        if "trunk.front" in weights:
+            taken["trunk.front"] = theirs["method.embedding.mask"]
+        if "method.embedding.mask" in weights:
+            taken["method.embedding.mask"] = table.mean(0)
     if "method.vector_size" in weights and "method.vector_size" not in taken:
         taken["method.vector_size"] = table.norm(dim=-1).mean()
     denoiser.load_state_dict({**weights, **taken})

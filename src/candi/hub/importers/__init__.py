@@ -14,8 +14,11 @@ from candi.base.files import sha256, write_text
 from candi.data.tokenizer import Tokenizer
 from candi.hub.export import README, check_place
 from candi.hub.importers.candi_authors import CandiImporter
+from candi.hub.importers.causal import CausalImporter
+from candi.hub.importers.dream import DreamImporter
 from candi.hub.importers.duo import DuoImporter
 from candi.hub.importers.imported import Imported, Importer
+from candi.hub.importers.llada import LladaImporter
 from candi.hub.importers.mdlm import MdlmImporter
 from candi.hub.importers.sedd import SeddImporter
 from candi.hub.importers.source import HUB, Source, fetched, read_source
@@ -25,7 +28,16 @@ from candi.model.model import Model
 from candi.nets.trunk import parameter_count
 
 IMPORTERS: dict[str, Importer] = {
-    one.name: one for one in (MdlmImporter(), DuoImporter(), SeddImporter(), CandiImporter())
+    one.name: one
+    for one in (
+        MdlmImporter(),
+        DuoImporter(),
+        SeddImporter(),
+        CandiImporter(),
+        LladaImporter(),
+        DreamImporter(),
+        CausalImporter(),
+    )
 }
 _TOKENIZERS = ("tokenizer.json", "vocab.json", "encoder.json")
 
@@ -51,6 +63,8 @@ def import_model(
     importer = _importer(read, layout)
     imported = importer.convert(read, mask)
     words = _tokenizer(read, importer, imported, tokenizer)
+    if importer.padded:
+        imported = imported.cut(words.vocab_size)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as aside:
         new = Path(aside) / out.name
@@ -99,6 +113,8 @@ def _tokenizer(source: Source, importer: Importer, imported: Imported, place: st
         raise UserError(f"{source.name} has no tokenizer beside it; give its own, --tokenizer PLACE.")
     folder = fetched(where, [*_TOKENIZERS, "merges.txt", "vocab.bpe"]) if where.startswith(HUB) else Path(where)
     found, size = Tokenizer.load(folder.expanduser()), imported.config.vocab_size
+    if importer.padded and found.vocab_size <= size:
+        return found
     if found.vocab_size == size - 1:  # many add a token to pad with, which has no text
         found.backend.add_special_tokens([AddedToken("[PAD]", special=True)])
         found = Tokenizer(found.backend)

@@ -1,0 +1,77 @@
+"""Language models in the names of the transformers library: token vectors, blocks and last layer as our weights."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from candi.base.errors import UserError
+from candi.hub.importers.source import Source
+from candi.nets.transformers_trunk import TransformersSettings, TransformersTrunk
+
+_NEVER = -1e6  # the logit of a token that cannot be predicted
+_LEFT_OUT = ("architectures", "auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path")
+
+
+def trunk_settings_of(source: Source, config: Mapping[str, Any], shift: str = "no") -> TransformersSettings:
+    """The trunk of a config.json that the library knows."""
+    kept = {name: value for name, value in config.items() if name not in _LEFT_OUT}
+    width = kept.get("hidden_size", kept.get("n_embd"))
+    if not isinstance(width, int):
+        raise UserError(f"{source.name}: config.json does not say how wide the network is (hidden_size).")
+    return TransformersSettings(width, json.dumps(kept, sort_keys=True), shift, time=False)  # type: ignore[arg-type]
+
+
+def language_model_weights(
+    source: Source, tensors: Mapping[str, Tensor], trunk: TransformersTrunk, mask: Tensor, never: int | None = None
+) -> dict[str, Tensor]:
+    """Our weights from those of a ...ForCausalLM: a table, what lies under the base model's prefix, and lm_head.
+
+    `mask` is the vector of a position that shows nothing, `never` a token that is never predicted.
+    """
+    network = {f"network.{name}": tensor for name, tensor in trunk.network.state_dict().items()}
+    prefix = next(
+        (p for p in ("model.", "transformer.", "") if f"{p}{_TABLE[0]}" in tensors or f"{p}{_TABLE[1]}" in tensors),
+        None,
+    )
+    if prefix is None:
+        raise UserError(f"{source.name} has no table of token vectors (model.embed_tokens.weight).")
+    table = next(tensors[f"{prefix}{name}"] for name in _TABLE if f"{prefix}{name}" in tensors)
+    theirs = {
+        f"network.{name.removeprefix(prefix)}": tensor for name, tensor in tensors.items() if name.startswith(prefix)
+    }
+    theirs = {
+        name: tensor
+        for name, tensor in theirs.items()
+        if name.removeprefix("network.") not in (*_TABLE, "lm_head.weight", "lm_head.bias")
+    }
+    wrong = sorted(network.keys() ^ theirs.keys()) or [n for n in network if network[n].shape != theirs[n].shape]
+    if wrong:
+        raise UserError(f"{source.name}: {wrong[0].removeprefix('network.')} missing, unexpected or of another shape.")
+    head = tensors.get("lm_head.weight", table).float().clone()  # tied where there is none
+    bias = tensors.get("lm_head.bias", torch.zeros(len(head))).float().clone()
+    if never is not None:
+        head[never], bias[never] = 0.0, _NEVER
+    weights = {f"trunk.{name}": tensor.float() for name, tensor in theirs.items()}
+    return weights | {
+        "method.embedding.weight": table.float(), "method.embedding.mask": mask.float().clone(), "head.weight": head,
+        "head.bias": bias,
+    }  # fmt: skip
+
+
+_TABLE = ("embed_tokens.weight", "wte.weight")
+
+
+def table_of(source: Source, tensors: Mapping[str, Tensor]) -> Tensor:
+    found = [tensor for name, tensor in tensors.items() if name.endswith(_TABLE)]
+    if len(found) != 1 or found[0].dim() != 2:
+        raise UserError(f"{source.name} has no table of token vectors (model.embed_tokens.weight).")
+    return found[0]
+
+
+def row(source: Source, table: Tensor, place: int | None, what: str) -> Tensor:
+    if place is None or not 0 <= place < len(table):
+        raise UserError(f"{source.name}: the {what} must be a row of the table of {len(table):,}, not {place}.")
+    return table[place]

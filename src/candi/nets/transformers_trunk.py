@@ -1,0 +1,133 @@
+"""A network of the transformers library as a trunk: Llama, Qwen, GPT-2, BERT and their like, made to see both sides.
+
+Its token vectors and its last layer belong to the method and to the head; what is here is all between them.
+"""
+
+import copy
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from candi.base.errors import UserError, extra
+from candi.base.types import Hidden, Times
+from candi.diffusion.embeddings import TimestepEmbedder
+from candi.nets.trunk import Trunk, TrunkSettings
+
+
+@dataclass(frozen=True)
+class TransformersSettings(TrunkSettings):
+    """A network of the transformers library.
+
+    Args:
+        width: Hidden width; also the dimension of the token vectors.
+        architecture: Its config.json, as one text.
+        shift: Whether the prediction of a position is read from the feature of the one before it, as a causal language
+            model has learned to: no; front, where a vector stands before the first; or repeat, where the first is read
+            from itself. Where the method is causal it sees to that itself.
+        time: Add the embedded time to every vector; it begins as 0.
+    """
+
+    width: int = 64
+    architecture: str = json.dumps({
+        "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    })  # fmt: skip
+    shift: Literal["no", "front", "repeat"] = "no"
+    time: bool = True
+
+    def started_from(self, causal: bool) -> "TransformersSettings":
+        """A causal network has learned to predict the next token: that keeps its place."""
+        return dataclasses.replace(self, shift="front") if causal else self
+
+    def build(self, causal: bool) -> "TransformersTrunk":
+        return TransformersTrunk(self, causal)
+
+
+class TransformersTrunk(Trunk):
+    """Vectors [B, L, D] to the features that its last layer would read."""
+
+    def __init__(self, settings: TransformersSettings, causal: bool) -> None:
+        super().__init__()
+        self.width, self.causal, self.conditioning = settings.width, causal, settings.width
+        self.network = _network(settings, causal)
+        shift = "no" if causal else settings.shift
+        self.front = nn.Parameter(torch.zeros(settings.width)) if shift == "front" else None
+        self.repeat = shift == "repeat"
+        self.timestep_embedder = TimestepEmbedder(settings.width, zero_init=True) if settings.time else None
+
+    def forward(
+        self, vectors: Hidden, time: Times, condition: Float[Tensor, "B D"] | None = None, cache: Any = None
+    ) -> Hidden:
+        """Time and condition are added to the vectors."""
+        if self.timestep_embedder is not None:
+            vectors = vectors + self.timestep_embedder(time)[:, None].to(vectors.dtype)
+        if condition is not None:
+            vectors = vectors + condition[:, None].to(vectors.dtype)
+        if self.front is not None:
+            front = self.front.to(vectors.dtype).expand(len(vectors), 1, -1)
+            vectors = torch.cat([front, vectors], 1)
+        vectors = vectors.to(next(self.network.parameters()).dtype)
+        kept = {} if cache is None else {"past_key_values": cache.kept, "use_cache": True}
+        features: Tensor = self.network(inputs_embeds=vectors, **kept).last_hidden_state
+        if self.repeat:
+            return torch.cat([features[:, :1], features[:, :-1]], 1)
+        return features if self.front is None else features[:, :-1]
+
+    def new_cache(self) -> "TransformersCache | None":
+        return TransformersCache() if self.causal else None
+
+    def sharding_units(self) -> Sequence[nn.Module]:
+        """The blocks: the longest list of modules that it has."""
+        lists = [list(part) for part in self.network.modules() if isinstance(part, nn.ModuleList)]
+        return max(lists, key=len, default=[])
+
+    def rounded(self, dtype: torch.dtype) -> "TransformersTrunk":
+        rounded = copy.deepcopy(self)
+        rounded.network.to(dtype)
+        return rounded
+
+
+class TransformersCache:
+    """The keys and values that the library keeps."""
+
+    def __init__(self) -> None:
+        from transformers import DynamicCache
+
+        self.kept = DynamicCache()
+
+    @property
+    def length(self) -> int:
+        return int(self.kept.get_seq_length())
+
+
+def _network(settings: TransformersSettings, causal: bool) -> nn.Module:
+    try:
+        from transformers import AutoConfig, AutoModel
+    except ImportError:
+        raise UserError(f"Networks of the transformers library need it: {extra('scorers')}.") from None
+    try:
+        values = json.loads(settings.architecture)
+        kind = values.pop("model_type")
+        config = AutoConfig.for_model(kind, **values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"The architecture is no config.json of the transformers library ({error}).") from None
+    if config.hidden_size != settings.width:
+        raise UserError(
+            f"The architecture is {config.hidden_size} wide, the trunk {settings.width}; make them the same."
+        )
+    config.is_causal = causal  # the library then makes no causal mask
+    config.use_cache = False
+    network: nn.Module = AutoModel.from_config(config, attn_implementation="sdpa")
+    for part in network.modules():
+        if hasattr(part, "is_causal"):
+            setattr(part, "is_causal", causal)  # noqa: B010 - what its attention tells the kernel
+    for name in ("embed_tokens", "wte"):  # of the method here
+        if hasattr(network, name):
+            setattr(network, name, None)
+    return network
