@@ -7,6 +7,7 @@ import torch
 
 from candi.base.rng import Rng
 from candi.diffusion.embeddings import TokenEmbedding
+from candi.diffusion.identifiability import uniform as knots
 from candi.diffusion.identifiability.closed_form import corruption, survival, survival_slope
 from candi.diffusion.methods.duo import DUO, UniformOfGaussian, sigma_range
 from candi.diffusion.sampler import bind_step, last_state, sample
@@ -28,6 +29,25 @@ def test_the_schedule_falls_from_one_to_nothing_with_the_right_slope(double, siz
     torch.testing.assert_close(values, direct, rtol=1e-8, atol=1e-10)
     exact = size / (size - 1) * survival_slope(alpha.sigma(t), size) * alpha.sigma.derivative(t)
     torch.testing.assert_close(alpha.derivative(t), exact, rtol=1e-5, atol=1e-7)
+
+
+def test_between_two_knots_there_is_the_cubic_with_their_values_and_slopes(double, monkeypatch):
+    """Of four stretches, where a cubic is far from the integral, each by its own four equations."""
+    monkeypatch.setattr(knots, "_KNOTS", 4)
+    size, sigma = 50, Geometric(0.21, 3.0)  # of no other test: answers are kept
+    alpha = UniformOfGaussian(size, sigma)
+    for i in range(4):
+        ends = torch.tensor([i, i + 1]) / 4
+        kept = (size * survival(sigma(ends), size) - 1) / (size - 1)
+        slopes = size / (size - 1) * survival_slope(sigma(ends), size) * sigma.derivative(ends)
+        powers = torch.arange(4)
+        rows = torch.cat([ends[:, None] ** powers, powers * ends[:, None] ** (powers - 1).clamp(min=0)])
+        coefficients = torch.linalg.solve(rows, torch.cat([kept, slopes]))
+        t = torch.linspace(i / 4, (i + 1) / 4, 9)[:, None]
+        torch.testing.assert_close(alpha(t[:, 0]), t**powers @ coefficients)
+        torch.testing.assert_close(
+            alpha.derivative(t[1:-1, 0]), powers * t[1:-1] ** (powers - 1).clamp(min=0) @ coefficients
+        )
 
 
 # rho of a 30-digit computation: V, sigma, rho
