@@ -191,6 +191,24 @@ def test_the_largest_entries_are_those_of_all(double):
     assert abs(float(((seen - expected).square() / expected).sum()) - 198) < 4 * math.sqrt(2 * 198)
 
 
+class _Fixed(Rng):
+    """Whose uniform numbers are all the same."""
+
+    number = 0.0
+
+    def uniform(self, *shape, dtype=torch.float32):
+        return torch.full(shape, self.number, dtype=dtype)
+
+
+@pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
+def test_the_least_and_the_largest_number_are_entries_too(double, number):
+    """In place of Phi^-1 of 0 and 1, which are no numbers."""
+    method, rng = _duo(200, 8), _Fixed.from_seed(0)
+    rng.number = number
+    assert torch.isfinite(method._largest(torch.zeros(1, 3).long(), torch.ones(1), rng)[1]).all()
+    assert torch.isfinite(method.corrupt(torch.zeros(1, 3).long(), torch.ones(1), rng).noisy).all()
+
+
 def test_a_small_vocabulary_holds_all_entries(double):
     """softmax(w_t / tau) of V normal numbers and 1 more at the token: with the means and variances of these."""
     method = _of_unit_vectors(16 * 8, 8, 0.25)
@@ -237,6 +255,9 @@ def test_the_curriculum_hardens_into_tokens(double):
     sharp = method.embedding.lookup(hard.tokens)
     assert float((hard.noisy - sharp).norm(dim=-1).mean()) < 0.01 < float((soft.noisy - sharp).norm(dim=-1).mean())
     assert _duo(200, 32).eval().corrupt(x0, t, Rng.from_seed(0)).values is None
+    without = _duo(200, 32)
+    without.curriculum = 0.0
+    assert without.corrupt(x0, t, Rng.from_seed(0)).values is None
 
 
 def test_soft_inputs_teach_the_token_vectors(double):
