@@ -76,7 +76,7 @@ def test_plain_values_arrive():
     assert (duo.curriculum, duo.softness, duo.candidates, duo.sampler, duo.grid) == (0.3, 0.2, 7, "greedy", "time")
 
 
-# a bound, left to right, a clock, noise that looks like something, p(x0_i | z without i), steps of its own, a mask vector
+# a bound, left to right, a clock, noise that looks like something, p(x0_i | z without i), its own steps, a mask vector
 DECLARED = {
     "candi": "clock visible mask",
     "mdlm": "bound mask",
