@@ -59,3 +59,21 @@ def test_impossible_tokens_are_never_drawn():
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])
     edges = torch.tensor([0.0, 0.25, 0.5, 1 - 2**-53], dtype=torch.float64)
     assert categorical(logits.expand(4, -1), edges).tolist() == [1, 1, 3, 3]
+
+
+@pytest.mark.parametrize("size", [1, 5, 512, 513, 640, 700, 1025])
+def test_a_token_is_drawn_by_the_numbers_of_its_own_stretch(size):
+    """[p_1 + ... + p_(v-1), p_1 + ... + p_v) is v's, from its first 1e-9 to its last; impossible tokens have none."""
+    logits = 2 * torch.randn(size, dtype=torch.float64)
+    possible = (torch.rand(size) < 0.7) | (torch.arange(size) % max(size - 1, 1) == 0)  # and both ends
+    p = torch.softmax(logits.where(possible, -torch.inf), -1)
+    tokens = possible.nonzero()[:, 0]
+    last = p.cumsum(-1)[possible]
+    for numbers in (last - p[possible] + 1e-9, last - p[possible] / 2, last - 1e-9):
+        assert torch.equal(categorical((p.log() - 3).expand(len(tokens), -1), numbers), tokens)
+
+
+@pytest.mark.parametrize("size", [5, 700])
+def test_of_logits_that_are_no_numbers_some_token_is_drawn(size):
+    drawn = categorical(torch.full((3, size), torch.nan), torch.tensor([0.0, 0.5, 0.999], dtype=torch.float64))
+    assert ((drawn >= 0) & (drawn < size)).all()

@@ -23,21 +23,24 @@ def _probabilities(denoise) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("denoise", "expected"),
+    ("make", "expected"),
     [
-        (tempered(_denoise, 0.5), P**2 / (P**2).sum()),
-        (tempered(_denoise, 1.0), P),
-        (top_k(_denoise, 2), torch.tensor([0, 0.4, 0, 0.25, 0]) / 0.65),
-        (top_k(_denoise, 9), P),
-        (top_p(_denoise, 0.6), torch.tensor([0, 0.4, 0, 0.25, 0]) / 0.65),
-        (top_p(_denoise, 0.7), torch.tensor([0, 0.4, 0, 0.25, 0.2]) / 0.85),
-        (top_p(_denoise, 0.01), torch.tensor([0, 1.0, 0, 0, 0])),
-        (top_p(_denoise, 1.0), P),
-        (top_p(top_k(tempered(_denoise, 2.0), 3), 0.5), torch.tensor([0, 0.4**0.5, 0, 0.5, 0]) / (0.4**0.5 + 0.5)),
+        (lambda: tempered(_denoise, 0.5), P**2 / (P**2).sum()),
+        (lambda: tempered(_denoise, 1.0), P),
+        (lambda: top_k(_denoise, 2), torch.tensor([0, 0.4, 0, 0.25, 0]) / 0.65),
+        (lambda: top_k(_denoise, 9), P),
+        (lambda: top_p(_denoise, 0.6), torch.tensor([0, 0.4, 0, 0.25, 0]) / 0.65),
+        (lambda: top_p(_denoise, 0.7), torch.tensor([0, 0.4, 0, 0.25, 0.2]) / 0.85),
+        (lambda: top_p(_denoise, 0.01), torch.tensor([0, 1.0, 0, 0, 0])),
+        (lambda: top_p(_denoise, 1.0), P),
+        (
+            lambda: top_p(top_k(tempered(_denoise, 2.0), 3), 0.5),
+            torch.tensor([0, 0.4**0.5, 0, 0.5, 0]) / (0.4**0.5 + 0.5),
+        ),
     ],
 )  # fmt: skip
-def test_probabilities(denoise, expected):
-    torch.testing.assert_close(_probabilities(denoise), expected)
+def test_probabilities(make, expected):
+    torch.testing.assert_close(_probabilities(make()), expected)
 
 
 def test_ties_do_not_widen_top_k():
@@ -49,3 +52,12 @@ def test_ties_do_not_widen_top_k():
 def test_impossible_values_are_refused(wrap, value):
     with pytest.raises(UserError):
         wrap(_denoise, value)
+
+
+def test_a_nucleus_ends_where_its_mass_is_reached():
+    """Of four equal tokens half the mass is two, and no bit more of it a third; of all the mass nothing is cut."""
+    flat = lambda state: Prediction.from_logits(torch.zeros(1, 1, 4), torch.ones(1, 1, dtype=torch.bool))  # noqa: E731
+    for mass, count in ((0.25, 1), (0.5, 2), (0.5 + 1e-9, 3), (0.75, 3), (0.9, 4)):
+        assert int((_probabilities(top_p(flat, mass)) > 0).sum()) == count
+    assert top_p(flat, 1.0) is flat
+    assert tempered(flat, 1.0) is flat

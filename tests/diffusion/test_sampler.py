@@ -91,7 +91,8 @@ def test_impossible_temperatures_are_refused(denoiser, temperature):
 
 
 def test_unknown_options_are_refused_by_name(denoiser):
-    with pytest.raises(UserError, match="no sampling option 'colour'"):
+    takes = ", ".join(denoiser.method.options) or "none"
+    with pytest.raises(UserError, match=f"no sampling option 'colour'; it takes: {takes}"):
         bind_step(denoiser.method, colour="red")
     for option, values in denoiser.method.options.items():
         with pytest.raises(UserError, match=f"did you mean {values[0]!r}"):

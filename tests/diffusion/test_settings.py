@@ -74,3 +74,29 @@ def test_plain_values_arrive():
     assert (mdlm.order, mdlm.entropy_bound, mdlm.remask, mdlm.most_remasked) == ("entropy", 0.3, "off", 0.2)
     duo = _built("duo", curriculum=0.3, softness=0.2, candidates=7, sampler="greedy", grid="time")
     assert (duo.curriculum, duo.softness, duo.candidates, duo.sampler, duo.grid) == (0.3, 0.2, 7, "greedy", "time")
+
+
+# a bound, left to right, a clock, noise that looks like something, p(x0_i | z without i), its own steps, a mask vector
+DECLARED = {
+    "candi": "clock visible mask",
+    "mdlm": "bound mask",
+    "udlm": "bound clock visible without",
+    "duo": "bound clock visible without",
+    "onehot": "clock visible",
+    "embedding": "clock visible",
+    "ar": "bound causal fixed mask",
+}
+SYMBOLS = {"mdlm": 1, "udlm": 0, "duo": 0}  # beside the tokens, of discrete states
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_method_declares(name):
+    """Training, sampling, guidance and evaluation go by it."""
+    method = _built(name)
+    found = {
+        "bound": method.bound, "causal": method.causal, "clock": method.time_conditioned,
+        "visible": method.noise_is_visible, "without": method.leave_one_out, "fixed": method.fixed_steps,
+        "mask": METHODS[name].mask_vector,
+    }  # fmt: skip
+    assert {word for word, is_so in found.items() if is_so} == set(DECLARED[name].split())
+    assert method.extra_symbols == SYMBOLS.get(name)

@@ -212,6 +212,20 @@ def test_the_greedy_end_takes_the_likeliest_token(double, by):
     assert not torch.equal(best, p.argmax(-1))
 
 
+def test_the_last_step_ends_at_what_is_predicted_whatever_noise_is_left(double):
+    """alpha(0) = .9: a tenth of the tokens would be left to chance."""
+    method = _uniform(DUO)
+    method.alpha = _Late(1.0)
+    x0 = torch.randint(V, (40, 50))
+    state = method.corrupt(x0, _times(0.5, 40), Rng.from_seed(0))
+    certain = Prediction.from_logits(torch.nn.functional.one_hot(x0, V).double().log(), ~state.known)
+    for sampler in ("ancestral", "greedy"):
+        last = method.step(state, lambda: certain, _times(0.0, 40), Rng.from_seed(1), sampler=sampler)
+        assert torch.equal(last.tokens, x0)
+    found = method.transition(state, certain, _times(0.0, 40)).exp()
+    torch.testing.assert_close(found, torch.nn.functional.one_hot(x0, V).double())
+
+
 @pytest.mark.parametrize("name", ["udlm", "udlm, late", "duo"])
 def test_the_ends_of_the_uniform_bound_by_hand(double, name):
     """KL(q(z_1 | x0) || uniform), and -log p(x0 | z_0) by Bayes' rule, where alpha(0) is below 1."""

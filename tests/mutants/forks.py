@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 import pytest
+from beartype._cache.cacheclear import clear_caches
 
 from tests.mutants.changes import Mutant
 
@@ -75,7 +76,8 @@ def forked(work: Callable[[], dict[str, Any]], limit: float) -> dict[str, Any] |
 
 
 def forget() -> None:
-    """The next import of the library and of the tests reads the files again."""
+    """The next import of library and tests reads the files again, and no check of types knows the old classes."""
+    clear_caches()
     for name in [name for name in sys.modules if name.split(".")[0] in ("tests", "candi")]:
         del sys.modules[name]
 
