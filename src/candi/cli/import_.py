@@ -14,7 +14,8 @@ def run(arguments: Sequence[str]) -> None:
     )
     flags = parser("import", "SOURCE --out FOLDER", about)
     known = "; ".join(f"{one.name}: {one.about}" for one in IMPORTERS.values())
-    flags.add_argument("source", type=str, help="hf:OWNER/NAME, or a folder with config.json and *.safetensors.")
+    flags.add_argument("source", type=str, help="hf:OWNER/NAME, a folder with config.json and *.safetensors, "
+                       "a GGUF file, or smollm2.")  # fmt: skip
     flags.add_argument("--out", type=Path, required=True, help="Folder; its name is the model's.")
     flags.add_argument("--tokenizer", type=str | None, default=None, help="A folder, a tokenizer.json or "
                        "hf:OWNER/NAME, where it does not lie beside the weights.")  # fmt: skip

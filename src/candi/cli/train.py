@@ -11,8 +11,9 @@ from jsonargparse import ArgumentParser
 
 from candi.base.errors import UserError, unknown
 from candi.cli.parsing import build, flag, parse, parser
+from candi.data.cache import default_folder
 from candi.diffusion.methods import METHODS
-from candi.hub.loading import locate
+from candi.hub.importers import start_folder
 from candi.nets.trunks import trunk_settings
 from candi.training.estimate import estimate
 from candi.training.fit import train
@@ -23,7 +24,7 @@ _PRESETS = files("candi") / "presets"
 
 def run(arguments: Sequence[str]) -> None:
     asked, only_estimated = _asked(arguments)
-    start = None if asked.init is None else locate(asked.init)
+    start = None if asked.init is None else start_folder(asked.init, asked.cache or default_folder())
     (estimate if only_estimated else train)(asked, start)
 
 

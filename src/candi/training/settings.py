@@ -131,7 +131,8 @@ class TrainSettings(FitSettings):
         skip_bad: Leave out documents that are too long or no molecules, instead of refusing them.
         length: Tokens in a sequence.
         trunk: The network between token vectors and head: dit (our diffusion transformer), or package.module:Class.
-        init: Weights to start from: a run or a model of any method, whose network and tokenizer the run then has.
+        init: Weights to start from, whose network and tokenizer the run then has: a run or model of any method, a
+            published checkpoint (a folder or hf:OWNER/NAME), a GGUF file, or smollm2.
         model: The trunk's settings.
         settings: The method's settings.
     """

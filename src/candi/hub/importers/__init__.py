@@ -1,5 +1,7 @@
 """Importers of other people's checkpoints: one file a layout; this is the registry."""
 
+import hashlib
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -12,6 +14,7 @@ from candi.base.config import read_json
 from candi.base.errors import UserError, unknown
 from candi.base.files import sha256, write_text
 from candi.data.tokenizer import Tokenizer
+from candi.evaluation.scorers import SMOLLM2, smollm2_file
 from candi.hub.export import README, check_place
 from candi.hub.importers.candi_authors import CandiImporter
 from candi.hub.importers.causal import CausalImporter
@@ -21,7 +24,8 @@ from candi.hub.importers.imported import Imported, Importer
 from candi.hub.importers.llada import LladaImporter
 from candi.hub.importers.mdlm import MdlmImporter
 from candi.hub.importers.sedd import SeddImporter
-from candi.hub.importers.source import HUB, Source, fetched, read_source
+from candi.hub.importers.source import FILES, HUB, Source, fetched, read_source
+from candi.hub.loading import locate
 from candi.hub.model_card import ImportFacts, ModelCard, model_page
 from candi.model.files import CARD, CONFIG, WEIGHTS, write_model
 from candi.model.model import Model
@@ -85,6 +89,30 @@ def import_model(
     return out
 
 
+def start_folder(source: str, cache: Path) -> Path:
+    """The folder of a model to start from: one of ours, or a published checkpoint, imported into the cache once."""
+    folder = fetched(source, ["config.json"]) if source.startswith(HUB) else Path(source).expanduser()
+    published = source == SMOLLM2 or source.endswith(".gguf")
+    if (folder / "config.json").exists():
+        config = read_json(folder / "config.json")
+        published = isinstance(config, dict) and "method" not in config  # which every model of ours has
+    if not published:
+        return locate(source)
+    name = re.sub(r"[^\w.-]+", "_", source.removeprefix(HUB))[-60:]
+    out = cache / "imported" / f"{name}-{_stamp(source)}"
+    return out if out.exists() else import_model(source, out)
+
+
+def _stamp(source: str) -> str:
+    """Of what is imported, without reading it into memory."""
+    if source == SMOLLM2 or source.endswith(".gguf"):
+        files = [smollm2_file() if source == SMOLLM2 else Path(source).expanduser()]
+    else:
+        folder = fetched(source, list(FILES)) if source.startswith(HUB) else Path(source).expanduser()
+        files = [folder / "config.json", *sorted(folder.glob("*.safetensors"))]
+    return hashlib.sha256("".join(map(sha256, files)).encode()).hexdigest()[:16]
+
+
 def _importer(source: Source, layout: str | None) -> Importer:
     if layout is not None:
         if layout not in IMPORTERS:
@@ -107,6 +135,8 @@ def _kind(config: Mapping[str, Any]) -> str:
 
 def _tokenizer(source: Source, importer: Importer, imported: Imported, place: str | None) -> Tokenizer:
     """The one that is named, or that lies beside the weights, or that all models of the layout share."""
+    if place is None and source.tokenizer is not None:
+        return source.tokenizer
     beside = any((source.folder / name).exists() for name in _TOKENIZERS)
     where = place or (str(source.folder) if beside else importer.tokenizer)
     if where is None:

@@ -1,6 +1,7 @@
 """What is imported: the files of a published checkpoint, in a folder or on the hub. Nothing is unpickled."""
 
 import hashlib
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,14 @@ from huggingface_hub.errors import HfHubHTTPError
 from torch import Tensor
 
 from candi.base.config import read_json
-from candi.base.errors import UserError
+from candi.base.errors import UserError, extra
 from candi.base.files import sha256
 from candi.base.tensors import read_tensors
+from candi.data.tokenizer import Tokenizer
+from candi.evaluation.scorers import SMOLLM2, smollm2_file
 
 HUB = "hf:"
-_FILES = ["config.json", "*.safetensors", "tokenizer.json", "vocab.json", "merges.txt", "encoder.json", "vocab.bpe"]
+FILES = ["config.json", "*.safetensors", "tokenizer.json", "vocab.json", "merges.txt", "encoder.json", "vocab.bpe"]
 _PICKLES = (".ckpt", ".bin", ".pth", ".pt")
 
 
@@ -28,6 +31,7 @@ class Source:
     config: dict[str, Any]
     tensors: dict[str, Tensor]
     sha256: str
+    tokenizer: Tokenizer | None = None  # where the file of the weights holds it
 
     def size(self, *names: str) -> int | None:
         """A number of the config by the first of some names, dots for what lies inside; None if it says nothing."""
@@ -43,8 +47,10 @@ class Source:
 
 
 def read_source(name: str) -> Source:
-    """From hf:OWNER/NAME or a folder."""
-    folder = fetched(name, _FILES) if name.startswith(HUB) else Path(name).expanduser()
+    """From hf:OWNER/NAME, a folder, a GGUF file, or smollm2, which comes in a wheel."""
+    if name == SMOLLM2 or name.endswith(".gguf"):
+        return _read_gguf(name, smollm2_file() if name == SMOLLM2 else Path(name).expanduser())
+    folder = fetched(name, FILES) if name.startswith(HUB) else Path(name).expanduser()
     if not folder.is_dir():
         raise UserError(
             f"There is no folder {name!r}; give one with config.json and model.safetensors, or hf:OWNER/NAME."
@@ -67,6 +73,22 @@ def read_source(name: str) -> Source:
     digests = [sha256(path) for path in files]
     whole = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
     return Source(name, folder, config, tensors, whole)
+
+
+def _read_gguf(name: str, file: Path) -> Source:
+    """Weights of few bits, made whole by the transformers library, which also reads the tokenizer in the file."""
+    if importlib.util.find_spec("transformers") is None:
+        raise UserError(f"A GGUF file is read by the transformers library; get it with {extra('scorers')}.")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        words = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+        network = AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name)
+    except (OSError, ValueError, ImportError) as error:
+        raise UserError(f"{file} cannot be read as GGUF ({str(error).strip().splitlines()[0]}).") from None
+    config = {**network.config.to_dict(), "architectures": [type(network).__name__]}
+    tensors = {key: tensor.float() for key, tensor in network.state_dict().items()}
+    return Source(name, file.parent, config, tensors, sha256(file), Tokenizer(words.backend_tokenizer))
 
 
 def fetched(name: str, files: list[str]) -> Path:
