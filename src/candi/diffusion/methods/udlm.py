@@ -54,15 +54,20 @@ class UDLM(Method):
         prediction = predict()
         here = (-prediction.nll(state.tokens)).exp()
         tokens = uniform.step(
-            state.tokens, prediction.draw(rng), here, self.alpha(state.t), self.alpha(s), self.embedding.vocab_size, rng
-        )
+            state.tokens, prediction.draw(rng), here, self.alpha(state.t), self._alpha_of_step(s),
+            self.embedding.vocab_size, rng,
+        )  # fmt: skip
         return State(s, state.known | (s <= 0)[:, None], state.tokens.where(state.known, tokens))
 
     def to_symbols(self, state: State) -> Tokens:
         return state.tokens
 
     def transition(self, state: State, prediction: Prediction, s: Times) -> LogProbs:
-        return uniform.transition(state.tokens, prediction.log_probs(), self.alpha(state.t), self.alpha(s))
+        return uniform.transition(state.tokens, prediction.log_probs(), self.alpha(state.t), self._alpha_of_step(s))
+
+    def _alpha_of_step(self, s: Times) -> Times:
+        """A trajectory ends at x0 itself, also where alpha(0) is below 1."""
+        return self.alpha(s).masked_fill(s <= 0, 1.0)
 
     def from_symbols(self, state: State, symbols: Tokens, s: Times) -> State:
         return State(s, state.known | (s <= 0)[:, None], symbols)
