@@ -129,6 +129,15 @@ def test_the_network_sees_the_time_of_the_noise(engine):
         assert float(denoiser.method.level.mlp[0].weight.grad.abs().max()) > 0
 
 
+@pytest.mark.parametrize(("path", "u"), [("diagonal", 0.25), ("early", 0.0625), ("late", 0.5)])
+def test_where_the_noise_is_on_a_path(double, path, u):
+    """s, s^2 or sqrt(s)."""
+    method, nothing, rng = _candi(independent=True), torch.zeros(3, TOY.length, dtype=torch.long), Rng.from_seed(0)
+    state = method.prior(nothing, nothing.bool(), rng)
+    moved = method.step(state, lambda: TOY.ideal(method)(state), torch.full((3,), 0.25), rng, path=path)
+    assert (moved.t.tolist(), moved.u.tolist()) == ([0.25] * 3, [u] * 3)
+
+
 def test_the_path_is_an_option_of_independent_models_alone():
     assert "path" not in _candi().options
     assert _candi(independent=True).options["path"] == tuple(PATHS)

@@ -9,8 +9,10 @@ from candi.base.rng import Rng
 from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.kernels import uniform
 from candi.diffusion.methods import AR, DUO, MDLM, METHODS, UDLM, Continuous, Method
+from candi.diffusion.prediction import Prediction
 from candi.diffusion.schedules import Geometric, LinearAlpha, RankLinear
 from candi.diffusion.spaces import SPACES
+from candi.diffusion.state import State
 from tests.toys import Toy
 
 TOY = Toy(vocab_size=6, length=4, support=24)
@@ -186,6 +188,37 @@ def test_the_uniform_step_draws_from_the_posterior(double):
     expected = n * uniform.posterior(z[:1, 0], guess[None], a_t[:1], a_s[:1])[0]
     seen = torch.bincount(moved[:, 0], minlength=size)
     assert float(((seen - expected).square() / expected).sum()) < 27.9
+
+
+class _Below1(LinearAlpha):
+    """alpha(0) = 0.8."""
+
+    def __call__(self, t):
+        return 0.8 * super().__call__(t)
+
+
+@pytest.mark.parametrize("name", ["udlm", "duo"])
+def test_the_last_uniform_step_ends_at_the_text(double, name):
+    """At p(x0 | z_t) ~ p(x0 | z_t without i) q(z_t | x0), also where alpha(0) is below 1; no other step does.
+
+    200,000 draws, chi-square with 5 degrees of freedom below its 0.9999 quantile, 25.8.
+    """
+    method = UDLM(_embedding(), alpha=_Below1()) if name == "udlm" else DUO(_embedding()).eval()
+    n, t, zero = 200_000, torch.tensor([0.5]), torch.zeros(1)
+    z = torch.full((1, n), 2)
+    state = State(t, torch.zeros_like(z, dtype=torch.bool), z)
+    guess = torch.tensor([0.1, 0.3, 0.15, 0.25, 0.05, 0.15])
+    prediction = Prediction.from_logits(guess.log().expand(1, n, -1), ~state.known)
+    posterior = torch.softmax(guess.log() + uniform.log_likelihood(z[:, :1], method.alpha(t), 6)[0, 0], -1)
+    assert float(method.alpha(zero)) < 1
+    torch.testing.assert_close(method.transition(state, prediction, zero).exp()[0, 0], posterior)
+    earlier = uniform.posterior(z[0, :1], guess[None], method.alpha(t), method.alpha(torch.tensor([0.2])))[0]
+    torch.testing.assert_close(method.transition(state, prediction, torch.tensor([0.2])).exp()[0, 0], earlier)
+    for s, expected in ((zero, n * posterior), (torch.tensor([0.2]), n * earlier)):
+        moved = method.step(state, lambda: prediction, s, Rng.from_seed(0))
+        seen = torch.bincount(moved.tokens[0], minlength=6)
+        assert float(((seen - expected).square() / expected).sum()) < 25.8
+        assert bool(moved.known.all()) == bool(moved.known.any()) == (s is zero)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -7,7 +7,7 @@ import torch
 
 from candi.base.rng import Rng
 from candi.diffusion.embeddings import TokenEmbedding
-from candi.diffusion.methods import CANDI, METHODS, UDLM
+from candi.diffusion.methods import CANDI, MDLM, METHODS, UDLM
 from candi.diffusion.schedules import PowerAlpha, RankLinear
 from candi.diffusion.spaces import SPACES
 from candi.diffusion.state import State
@@ -57,13 +57,23 @@ def test_the_clock_in_numbers(double):
     curved = CANDI(embedding, space=SPACES["embedding"](embedding), sigma=RankLinear(0.05, 0.25), alpha=PowerAlpha(2.0))
     expected = {0.3: -math.log(0.7003), 1.0: -math.log(0.001)}
     for t, number in expected.items():
-        for method in (candi, UDLM(embedding)):
+        for method in (candi, UDLM(embedding), MDLM(embedding, clock=True)):
             assert float(method.time_input(_state(t))) == pytest.approx(number, rel=1e-8)
     assert float(curved.time_input(_state(0.3))) == pytest.approx(-math.log(1 - 0.999 * 0.09), rel=1e-9)
     isotropic, onehot = (METHODS[name]().build(embedding) for name in ("embedding", "onehot"))
     assert float(isotropic.time_input(_state(0.5))) == pytest.approx(math.log(0.01) + 0.5 * math.log(200), rel=1e-9)
     assert float(onehot.time_input(_state(1.0))) == pytest.approx(math.log(1.0483580825075305), rel=1e-9)
     assert float(candi.time_input(_state(0.0))) == 0
+
+
+def test_masked_diffusion_is_told_the_time_if_asked(double):
+    """And then a thousandth of the tokens is left at t = 1, so that the time is finite; else nothing is."""
+    embedding, end = TokenEmbedding(V, D), torch.ones(1)
+    for clock, left in ((False, 0.0), (True, 0.001)):
+        method = METHODS["mdlm"](clock=clock).build(embedding)
+        assert method.time_conditioned is clock
+        assert float(method.alpha(end)) == pytest.approx(left, abs=1e-12)
+        assert float(MDLM(embedding, alpha=PowerAlpha(2.0, 0.01), clock=clock).alpha(end)) == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -94,6 +104,23 @@ def test_a_noisy_vector_of_candi_is_the_mask_vector_and_the_scaled_noise(double,
         torch.testing.assert_close(seen[row, column], expected)
     torch.testing.assert_close(seen[state.known], rows[state.tokens[state.known]])
     assert 0 < int(state.known.sum()) < 15
+
+
+def test_a_gate_is_a_factor_on_what_is_seen_of_the_noise(double):
+    """b + gate c_in y; where token vectors are used as they are, y is of their size, and b as it is."""
+    embedding = TokenEmbedding(V, D, unit=False)
+    method = CANDI(embedding, space=SPACES["embedding"](embedding), sigma=RankLinear(0.05, 0.25), gate=True)
+    assert (method.gate.item(), method.vector_size.item()) == (0, 1)
+    method.gate.data.fill_(0.4)
+    method.vector_size.fill_(1.7)
+    state = method.corrupt(torch.randint(V, (3, 5)), torch.tensor([0.4, 0.8, 0.9]), Rng.from_seed(0))
+    scale = (1 + method.sigma(state.t).square() * D).sqrt()[:, None, None]
+    expected = embedding.mask + 0.4 * 1.7 * state.noisy / scale
+    expected = torch.where(state.known[..., None], embedding.weight[state.tokens], expected)
+    torch.testing.assert_close(method.embed(state), expected)
+    unit = TokenEmbedding(V, D)
+    plain = CANDI(unit, space=SPACES["embedding"](unit), sigma=RankLinear(0.05, 0.25))
+    assert plain.gate is plain.vector_size is None
 
 
 def test_a_new_model_does_not_see_the_level_yet(double):

@@ -19,6 +19,13 @@ def _times(*values: float) -> torch.Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
+def test_from_another_method_candi_begins_with_a_gate():
+    for name, settings in METHODS.items():
+        gate = settings().started_from(METHODS["mdlm"]()) != settings()
+        assert gate == (name == "candi")
+        assert METHODS["candi"]().started_from(settings()) == METHODS["candi"](gate=name != "candi")
+
+
 @pytest.mark.parametrize("power", [1.0, 2.0, 3.0])
 def test_the_masking_path(power):
     """rho = .999 t^k."""
