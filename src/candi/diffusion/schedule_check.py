@@ -93,7 +93,7 @@ def _over_time(
     if found is None:
         raise UserError(f"{type(method).__name__} has no Gaussian noise, so there is no schedule of it to look at.")
     space, sigma_of = found
-    table = space.embedding.rows().detach().cpu()
+    table = space.embedding.directions().detach().cpu()
     points = table.double() if space.isotropic else exact.whitened(table)
     some = tokens[torch.randperm(len(tokens), generator=torch.Generator().manual_seed(seed))[:most]]
     kinds, times = some.unique(return_counts=True)

@@ -111,7 +111,7 @@ class MDLM(Method):
 
         (alpha_s - (1 - sigma) alpha_t)/(1 - alpha_t), which leaves the marginals as they are. The prompt stays.
         """
-        alpha_t, alpha_s = self.alpha(state.t), self.alpha(s)
+        alpha_t, alpha_s = self.alpha(state.t), self.alpha(s).masked_fill(s <= 0, 1.0)
         rate = remask_rate(alpha_t, alpha_s, self.most_remasked)
         reveal = (alpha_s - (1 - rate) * alpha_t) / (1 - alpha_t)
         chance, numbers = rng.uniform(*state.known.shape), uniforms(state.known.shape, rng)
