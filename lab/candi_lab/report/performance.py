@@ -6,6 +6,7 @@ from typing import Any
 
 from candi.base.files import write_text
 from candi.base.markdown import table
+from candi_lab.bench.plots import COLD
 
 Result = dict[str, Any]  # what candi-lab bench wrote
 
@@ -29,7 +30,7 @@ def write_performance(benchmarks: Path, page: Path) -> None:
     for name, result in found.items():
         guided = name.endswith("-guide")
         parts += [_title(name, result), *([_guided(result)] if guided else [_rows(result), _findings(result)])]
-        parts += [_COLD] if any(row.get("kind") == _COLD_KIND for row in result["rows"]) else []
+        parts += [_COLD] if any(row.get("kind") == COLD for row in result["rows"]) else []
         parts += [part for part in (_profile(result), _ideas(result), _growth(result)) if part]
         if (benchmarks / f"{name}.svg").exists():
             parts.append(f"![Tokens a second against denoising steps](../lab/benchmarks/{name}.svg)")
@@ -125,10 +126,9 @@ def _growth(result: Result) -> str:
     return "Growth (not compiled):\n\n" + table(["V", "length", "batch", "ms", "tokens/s", "peak GB"], body)
 
 
-_COLD_KIND = "autoregressive, KV cache (transformers)"
 _COLD = """The time of autoregression in this file is that of one cold call with a cache that grows, which is not the
 fastest way. The benchmark now measures several, warm and repeated; until this machine is measured again, nothing
-follows from that row."""
+follows from that row, and no line is drawn for it."""
 
 _HEAD = """# Performance
 
