@@ -159,6 +159,8 @@ def test_diffusion_starts_from_a_causal_language_model(imported, tmp_path, metho
     weights, theirs = started.denoiser.state_dict(), model.denoiser.state_dict()
     torch.testing.assert_close(weights["trunk.network.layers.0.mlp.up_proj.weight"],
                                theirs["trunk.network.layers.0.mlp.up_proj.weight"], rtol=0, atol=1e-6)  # fmt: skip
+    told = started.denoiser.trunk.timestep_embedder is not None  # the time, by an embedding that began as 0
+    assert told == (method in ("candi", "duo"))
     if method != "ar":
         torch.testing.assert_close(weights["trunk.front"], theirs["method.embedding.mask"], rtol=0, atol=1e-6)
     if method in ("candi", "mdlm"):

@@ -241,9 +241,9 @@ def dominance(first: Bootstrapped, second: Bootstrapped, count: int = 101, exten
 
 @dataclass(frozen=True)
 class Influence:
-    """What each sample adds to an estimate, times N: values [N, G] of each independent set of samples, and how often
+    """What each sample adds to an estimate, times N: the variance of the estimate is that of a mean of these values.
 
-    each draw of the bootstrap holds each sample, counts [R, N]. The variance of the estimate is that of a mean of them.
+    `values` are [N, G] of each independent set of samples, `counts` [R, N] say how often a draw holds each sample.
     """
 
     values: Sequence[Numbers]

@@ -41,9 +41,10 @@ class TransformersSettings(TrunkSettings):
     shift: Literal["no", "front", "repeat"] = "no"
     time: bool = True
 
-    def started_from(self, causal: bool) -> "TransformersSettings":
-        """A causal network has learned to predict the next token: that keeps its place."""
-        return dataclasses.replace(self, shift="front") if causal else self
+    def started_from(self, causal: bool, time_conditioned: bool) -> "TransformersSettings":
+        """A causal network has learned to predict the next token: that keeps its place. The time begins as 0."""
+        shift = "front" if causal else self.shift
+        return dataclasses.replace(self, shift=shift, time=self.time or time_conditioned)
 
     def build(self, causal: bool) -> "TransformersTrunk":
         return TransformersTrunk(self, causal)

@@ -63,8 +63,11 @@ class TrunkSettings(ABC):
     __dataclass_fields__: ClassVar[dict[str, Any]]
     width: int
 
-    def started_from(self, causal: bool) -> "TrunkSettings":
-        """The settings of a bidirectional trunk that starts from one of these, which was causal or not."""
+    def started_from(self, causal: bool, time_conditioned: bool) -> "TrunkSettings":
+        """The settings of a trunk that starts from the weights of one of these.
+
+        `causal`: that one was causal and the new one is not; `time_conditioned`: the new one is told the time.
+        """
         return self
 
     @abstractmethod

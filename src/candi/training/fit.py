@@ -100,8 +100,8 @@ def _run(denoiser: Denoiser, dataset: Dataset, settings: FitSettings, fabric: Fa
 
 def run_record(settings: FitSettings, config: ModelConfig, data: str) -> RunRecord:
     """What makes a run this run. The vocabulary follows from data and tokenizer."""
-    known = {"vocab_size"} if getattr(settings, "init", None) is None else {"vocab_size", "unit_vectors"}
-    network = {name: value for name, value in config.to_json().items() if name not in known}
+    follows = {"vocab_size", *settings.decided_by_source}
+    network = {name: value for name, value in config.to_json().items() if name not in follows}
     return RunRecord(network | settings.to_json(), data, settings.defaults())
 
 

@@ -104,6 +104,11 @@ class FitSettings:
         if self.seed >= 2**63:
             raise UserError(f"--seed must be below 2^63, not {self.seed}.")
 
+    @property
+    def decided_by_source(self) -> frozenset[str]:
+        """Parts of a model's config that another model's weights decide, where a run starts from some."""
+        return frozenset()
+
     def to_json(self) -> dict[str, Any]:
         values = dataclasses.asdict(self)
         return {key: str(value) if isinstance(value, Path) else value for key, value in values.items()}
@@ -162,6 +167,10 @@ class TrainSettings(FitSettings):
         below_one("valid_fraction", self.valid_fraction)
         if self.label is not None and not self.label_dropout:
             raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
+
+    @property
+    def decided_by_source(self) -> frozenset[str]:
+        return frozenset() if self.init is None else frozenset({"unit_vectors"})
 
     @property
     def method_settings(self) -> MethodSettings:

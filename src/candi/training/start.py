@@ -16,6 +16,7 @@ from candi.training.settings import TrainSettings
 # what a network may have that its source has not: it begins as it is made, or as said below
 _NEW = (
     "trunk.front",
+    "trunk.timestep_embedder.",
     "method.embedding.mask",
     "method.gate",
     "method.vector_size",
@@ -34,8 +35,9 @@ def started_config(settings: TrainSettings, source: ModelConfig) -> ModelConfig:
         )
     method = settings.method_settings.build(TokenEmbedding(2, 2))  # what it declares is asked, nothing else
     causal = source.build_method(2).causal and not method.causal
+    network = source.model.started_from(causal, method.time_conditioned)
     return dataclasses.replace(
-        settings.model_config(source.vocab_size), trunk=source.trunk, model=source.model.started_from(causal),
+        settings.model_config(source.vocab_size), trunk=source.trunk, model=network,
         unit_vectors=source.unit_vectors, settings=settings.method_settings.started_from(source.settings),
     )  # fmt: skip
 
