@@ -281,7 +281,7 @@ def test_too_little_to_validate_on_is_refused_or_trained_on(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["train", *base, f"--out={tmp_path / 'run'}", f"--valid={tmp_path / 'short.txt'}"])
     assert "too few for a sequence of 64; give more" in capsys.readouterr().err
-    dataset, _ = prepare(settings([*base, f"--out={tmp_path / 'run'}"]))
+    dataset = prepare(settings([*base, f"--out={tmp_path / 'run'}"])).dataset
     assert dataset.valid is None
     assert dataset.train.size == "230 tokens of text"  # all of them
 

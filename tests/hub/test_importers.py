@@ -288,6 +288,8 @@ def test_pickles_are_refused_with_what_to_do(tmp_path):
     (tmp_path / "source" / "last.ckpt").write_bytes(b"\x80\x04.")
     with pytest.raises(UserError, match=r"last.ckpt holds weights as a pickle.*safetensors.torch.save_file"):
         import_model(str(tmp_path / "source"), tmp_path / "out")
+    with pytest.raises(UserError, match=r"last.ckpt holds weights as a pickle"):
+        import_model(str(tmp_path / "source" / "last.ckpt"), tmp_path / "out")
     (tmp_path / "source" / "last.ckpt").unlink()
     with pytest.raises(UserError, match=r"no \*\.safetensors"):
         import_model(str(tmp_path / "source"), tmp_path / "out")
@@ -321,7 +323,8 @@ def test_every_layout_recognises_its_own_alone():
     configs = {name: json.loads((PUBLISHED / name / "config.json").read_text())
                for name in ("mdlm", "duo", "sedd", "candi")}  # fmt: skip
     configs |= {"llada": {"model_type": "llada"}, "dream": {"model_type": "Dream"},
-                "causal": {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}}  # fmt: skip
+                "causal": {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+                "masked": {"model_type": "bert", "architectures": ["BertForMaskedLM"]}}  # fmt: skip
     assert configs.keys() == IMPORTERS.keys()
     for name, config in configs.items():
         assert [one.name for one in IMPORTERS.values() if one.recognises(config)] == [name]

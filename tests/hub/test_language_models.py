@@ -1,4 +1,4 @@
-"""LLaDA, Dream and causal language models: tiny random weights in their layouts, run through the library's own code."""
+"""LLaDA, Dream, BERT and causal language models: tiny random weights in their layouts and the library's code."""
 
 import json
 from pathlib import Path
@@ -83,6 +83,72 @@ def _causal(folder: Path) -> tuple[Path, torch.nn.Module]:
     network = _theirs("llama", causal=True, bos_token_id=1)
     config = {**network.config.to_dict(), "architectures": ["LlamaForCausalLM"]}
     return _write(folder, config, network.state_dict()), network
+
+
+def _bert(folder: Path, kind: str) -> tuple[Path, torch.nn.Module]:
+    """As the first BERTs are stored: norms with gamma and beta, a tied last layer left out, layers of another task."""
+    torch.manual_seed(0)
+    ids = dict.fromkeys([f"{one}_token_id" for one in ("pad", "bos", "eos", "cls", "sep")], 0)
+    config = transformers.AutoConfig.for_model(kind, **SIZES | ids)
+    network = transformers.AutoModelForMaskedLM.from_config(config, attn_implementation="sdpa").eval()
+    for parameter in network.parameters():
+        parameter.data.add_(0.1 * torch.randn_like(parameter))
+    tensors = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    if kind == "bert":
+        old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+        left_out = ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias")
+        tensors = {
+            next((name.replace(new, first) for new, first in old.items() if name.endswith(new)), name): tensor
+            for name, tensor in tensors.items() if name not in left_out
+        } | {"bert.pooler.dense.weight": torch.zeros(32, 32), "cls.seq_relationship.bias": torch.zeros(2)}  # fmt: skip
+    _write(folder, {**config.to_dict(), "architectures": [type(network).__name__]}, tensors)
+    words = Tokenizer.characters([Piece(LETTERS[:TOKENS], True)])
+    words.backend.add_special_tokens(["[MASK]"])
+    (folder / "tokenizer.json").write_text(words.backend.to_str())
+    return folder, network
+
+
+@pytest.mark.parametrize("kind", ["bert", "modernbert"])
+def test_berts_predict_what_the_library_predicts(tmp_path, kind):
+    """Of every token but the mask, which the tokenizer names; they sample, and CANDI starts from them."""
+    source, network = _bert(tmp_path / "source", kind)
+    model = candi.load(import_model(str(source), tmp_path / "model"), "cpu")
+    x = torch.randint(TOKENS, (3, 9), generator=torch.Generator().manual_seed(1))
+    known = torch.rand(3, 9, generator=torch.Generator().manual_seed(2)) < 0.5
+    with torch.no_grad():
+        logits = network(input_ids=x.where(known, torch.tensor(TOKENS))).logits[..., :TOKENS]
+    found, expected = _ours(model, x, known), torch.log_softmax(logits, -1)
+    torch.testing.assert_close(found[~known][:, :TOKENS], expected[~known], rtol=1e-4, atol=1e-5)
+    assert model.config.vocab_size == TOKENS + 1
+    assert float(found[~known][:, TOKENS].max()) < -1e5
+    assert len(model.generate(2, steps=3, length=8)[0]) == 8
+    model.save_pretrained(tmp_path / "again")
+    assert torch.equal(candi.load(tmp_path / "again", "cpu").sample(2, steps=3), model.sample(2, steps=3))
+    text = tmp_path / "text.txt"
+    text.write_text(LETTERS[:TOKENS] * 60)
+    flags = "--steps 2 --length 12 --batch-size 4 --checkpoint-every 2 --device cpu --sample-every 0 --validate-every 0"
+    main(f"train --data {text} --init {source} --method candi --out {tmp_path}/run {flags}".split())
+    assert len(candi.load(tmp_path / "run", "cpu").generate(1, steps=2)[0]) == 12
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"model_type": "roberta"}, "of the kind 'roberta'"),
+        ({"num_hidden_layers": 3}, "missing, unexpected or of another"),
+    ],
+)
+def test_berts_that_do_not_fit_are_one_sentence(tmp_path, changes, complaint):
+    source, _ = _bert(tmp_path / "source", "bert")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(UserError, match=complaint):
+        import_model(str(source), tmp_path / "out")
+    (source / "config.json").write_text(json.dumps(config))
+    (source / "tokenizer.json").write_text(Tokenizer.characters([Piece(LETTERS[:TOKENS], True)]).json)
+    with pytest.raises(UserError, match="which token is the mask; give its id, --mask ID"):
+        import_model(str(source), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture(scope="module")

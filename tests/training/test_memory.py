@@ -84,7 +84,8 @@ def left(monkeypatch):
 
 def _need(out: Path, **changes: Any) -> tuple[MemoryNeed, Loop]:
     asked = settings(flags(out, **changes))
-    dataset, denoiser = prepare(asked)
+    made = prepare(asked)
+    dataset, denoiser = made.dataset, made.denoiser
     task = DenoiserTask(denoiser, dataset.tokenizer, denoiser.config, asked.label_dropout)
     loop = Loop(task, dataset.train, None, asked, connect(asked), Run(out))
     return loop.fit_to_memory(Display(1, silent=True)), loop

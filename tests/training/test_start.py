@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import candi
 from candi.base.errors import UserError
@@ -125,9 +126,45 @@ def test_a_started_run_resumes_to_the_bit(masked, tmp_path):
     assert tensors(newest[0]) == tensors(newest[1])
 
 
+def _weights(run: Path, step: int) -> dict[str, torch.Tensor]:
+    """The weights themselves, not their averages."""
+    found = load_file(run / "checkpoints" / f"step-{step:08d}" / "training.safetensors")
+    return {name.removeprefix("weight/"): tensor for name, tensor in found.items() if name.startswith("weight/")}
+
+
+def test_old_weights_are_learned_slower_or_not_at_all(masked, tmp_path):
+    """The first step of AdamW is learning rate times sign: a tenth of it for weights of the source, none in frozen
+
+    parts, all of it for what is new. It resumes to the bit, with the moments of each weight in their place.
+    """
+    text = tmp_path / "text.txt"
+    text.write_text(LETTERS * 60)
+    flags = (f"--data {text} --init {masked} --length 16 --batch-size 4 --sample-every 0 --validate-every 0 "
+             "--device cpu --warmup 0 --learning-rate 1e-3 --clip 1e9 --init-rate 0.1 --freeze embedding,head "
+             "--checkpoint-every 1 --keep 9").split()  # fmt: skip
+    main(["train", *flags, "--out", str(tmp_path / "run"), "--steps", "1"])
+    source, first = candi.load(masked, "cpu").denoiser.state_dict(), _weights(tmp_path / "run", 1)
+    for name, tensor in first.items():
+        moved = (tensor - source.get(name, torch.zeros_like(tensor))).abs()
+        if name.startswith(("method.embedding.", "head.")):
+            assert not moved.any(), name
+        elif name == "method.gate":
+            assert float(moved) == pytest.approx(1e-3, rel=1e-3)
+        elif name == "trunk.blocks.0.mlp.0.weight":
+            assert float(moved.median()) == pytest.approx(1e-4, rel=1e-2)
+    main(["train", *flags, "--out", str(tmp_path / "whole"), "--steps", "4"])
+    for steps in ("2", "4"):
+        main(["train", *flags, "--out", str(tmp_path / "run"), "--steps", steps])
+    assert tensors(tmp_path / "run" / "checkpoints" / "step-00000004") == tensors(
+        tmp_path / "whole" / "checkpoints" / "step-00000004"
+    )
+
+
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
+        ("--freeze trunk,hat", "hat"),
+        ("--init-rate 0", "--init-rate must be above 0"),
         ("--init nowhere", "There is no run or checkpoint at 'nowhere'"),
         ("--model.width 32", "leave out --trunk and the flags of the model"),
         ("--method onehot", "Gaussian noise without a mask needs token vectors of length 1"),

@@ -4,11 +4,10 @@ Older results also hold two that need another build of the kernels (no kernels o
 """
 
 import importlib.util
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from candi.base.types import Labels
@@ -17,7 +16,7 @@ from candi.diffusion.prediction import Prediction
 from candi.diffusion.state import State
 from candi.nets.denoiser import Denoiser, Features
 from candi.nets.head import Head
-from candi.training.optim import adamw
+from candi.training.optim import Groups, adamw
 from candi.training.settings import FitSettings
 from candi.training.step import OptimizerFactory
 
@@ -88,11 +87,9 @@ class TorchDenoiser(Denoiser):
     head_class = TorchHead
 
 
-def slow_adamw(
-    parameters: Iterable[nn.Parameter], settings: FitSettings, device: torch.device
-) -> torch.optim.Optimizer:
+def slow_adamw(groups: Groups, settings: FitSettings, device: torch.device) -> torch.optim.Optimizer:
     """One parameter after another."""
-    return torch.optim.AdamW(parameters, lr=settings.learning_rate, foreach=False)
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, foreach=False)
 
 
 ABLATIONS = [

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from candi.base.errors import UserError
-from candi.cli.parsing import listed, parse, parser
+from candi.cli.parsing import flag, listed, parse, parser
 from candi.cli.sampling_flags import add_method_options, method_options
 from candi.hub.export import export
+from candi.hub.push import check_name, push
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -25,6 +26,8 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument(
         "--classifiers", type=str | None, default=None, help="Packed with it, as qed=FOLDER,rings=FOLDER."
     )
+    flags.add_argument("--push", type=str | None, default=None, help="Upload it to the hub as OWNER/NAME.")
+    flag(flags, "private", "Where --push makes a new place on the hub: for its owner alone.")
     flags.add_argument("--steps", type=int | None, default=None, help="Steps that the model recommends.")
     flags.add_argument("--temperature", type=float | None, default=None, help="Temperature that it recommends.")
     add_method_options(flags, "Recommended, of")
@@ -34,12 +37,17 @@ def run(arguments: Sequence[str]) -> None:
     about = {"title": given.title, "data": given.trained_on, "licence": given.licence}
     classifiers = dict(_pair(part) for part in listed(given.classifiers))
     points = [Path(part) for part in listed(given.points)]
+    if given.push is not None:
+        check_name(given.push)
     try:
         folder = export(given.run, given.out, about, points, recommended, given.words, classifiers,
-                        given.molecules)  # fmt: skip
+                        given.molecules, given.push)  # fmt: skip
     except OSError as error:
         raise UserError(f"{given.out} cannot be written ({error}); choose another --out.") from None
     print(f"Packed into {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}.")
+    if given.push is not None:
+        place = push(folder, given.push, given.private)
+        print(f"Uploaded to {place}; try: candi sample hf:{given.push}")
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -55,9 +55,10 @@ _SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecul
 def export(
     source: str, out: Path, about: Mapping[str, str], points: Sequence[Path] = (),
     recommended: Mapping[str, Any] | None = None, words: str | None = None,
-    classifiers: Mapping[str, str] | None = None, molecules: str | None = None,
+    classifiers: Mapping[str, str] | None = None, molecules: str | None = None, repository: str | None = None,
 ) -> Path:  # fmt: skip
-    """`about` holds title, data and licence. What is packed already can be packed again, with measures this time.
+    """`about` holds title, data and licence, `repository` is its OWNER/NAME on the hub. What is packed already can be
+    packed again, with measures this time.
 
     `classifiers` are folders by the name of the property that they guide to. `words` and `molecules` are data of which
     the model shall know the words, to measure others by, or the molecules, to say which ones are new.
@@ -108,6 +109,7 @@ def export(
             classifiers={path.name: _classifier(path) for path in sorted((new / CLASSIFIERS).glob("*"))},
             measures=[_measured(point) for point in measured] or before.measures,
             known_molecules=_known_molecules(new / MOLECULES),
+            repository=repository or before.repository,
             check=FingerprintLoss(text, fingerprint_loss(packed, text)),
         )
         write_text(new / CARD, card.to_json())
@@ -200,7 +202,7 @@ def _training(run: Path, checkpoint: Path) -> TrainingFacts | None:
     if not (run / SETTINGS).exists() or not (checkpoint / "progress.json").exists():
         return None
     record, progress = read_json(run / SETTINGS), read_json(checkpoint / "progress.json")
-    settings = record["settings"]
+    settings, start = record["settings"], record.get("start")
     where = record.get("machine", {"device": "an unknown machine", "torch": "of unknown version"})  # of older runs
     with (run / "metrics.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if int(row["step"]) <= progress["step"]]
@@ -215,6 +217,7 @@ def _training(run: Path, checkpoint: Path) -> TrainingFacts | None:
         valid_loss=losses[-1] if losses else None,
         device=where["device"],
         torch=where["torch"],
+        **({} if start is None else {"start": start["source"], "start_sha256": start["sha256"]}),
     )
 
 

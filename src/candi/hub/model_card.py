@@ -29,6 +29,8 @@ class TrainingFacts:
     device: str
     torch: str
     learning_rate: float | None = None
+    start: str | None = None  # the weights that it started from, and their hash
+    start_sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class ModelCard:
     known_molecules: KnownMolecules | None = None
     check: FingerprintLoss | None = None
     imported: ImportFacts | None = None
+    repository: str = ""  # OWNER/NAME on the hub
 
     @classmethod
     def read(cls, folder: Path) -> "ModelCard":
@@ -116,6 +119,7 @@ class ModelCard:
             known_molecules=_facts(KnownMolecules, values.get("known_molecules")),
             check=_facts(FingerprintLoss, values.get("check")),
             imported=_facts(ImportFacts, values.get("imported")),
+            repository=str(values.get("repository", "")),
         )
 
     def to_json(self) -> str:
@@ -146,6 +150,7 @@ def model_page(card: ModelCard, config: Mapping[str, Any]) -> str:
         f"# {card.name}\n\n{card.title}",
         f"Written by `candi {'export' if card.imported is None else 'import'}`; every number in it was measured.",
         _network(card, config),
+        _loading(card),
     ]
     if card.imported is not None:
         parts.append(_imported(card.imported))
@@ -177,6 +182,16 @@ def _network(card: ModelCard, config: Mapping[str, Any]) -> str:
     )
 
 
+def _loading(card: ModelCard) -> str:
+    place = f"hf:{card.repository}" if card.repository else card.name
+    what = "" if card.repository else f" (`{card.name}` is its folder, or its name where it ships with the package)"
+    return (
+        f"## How to load it\n\n```\ncandi sample {place} --n 2\n```\n\n```python\nimport candi\n\n"
+        f'model = candi.load("{place}")\nprint(model.generate(n=2, seed=0))\n```\n\n'
+        f"Any command of candi takes it as a run{what}; training starts from it with `candi train --init {place}`."
+    )
+
+
 def _imported(facts: ImportFacts) -> str:
     return (
         f"The weights are those of {facts.source}, of the layout of {facts.layout}; SHA-256 of their files: "
@@ -185,11 +200,15 @@ def _imported(facts: ImportFacts) -> str:
 
 
 def _training(training: TrainingFacts) -> str:
+    start = (
+        "" if training.start is None
+        else f" It started from the weights of {training.start} (SHA-256 `{training.start_sha256}`)."
+    )  # fmt: skip
     loss = "" if training.valid_loss is None else f"; loss on held-out data {training.valid_loss:.3f} nats"
     return (
         f"Trained for {training.steps:,} steps of {training.batch_size} x {training.length} tokens "
         f"({training.tokens / 1e6:,.0f}M tokens), {training.minutes:g} minutes on {training.device} with "
-        f"torch {training.torch}{loss}."
+        f"torch {training.torch}{loss}.{start}"
     )
 
 

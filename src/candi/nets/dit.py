@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from candi.base.errors import UserError
+from candi.base.precision import working_dtype
 from candi.base.types import Hidden, Times
 from candi.diffusion.embeddings import TimestepEmbedder
 from candi.nets.layers import Block, KVCache, modulate, rotary
@@ -92,8 +93,7 @@ class DiT(Trunk):
         """adaLN is conditioned on the embedded time, plus the condition if there is one."""
         read = 0 if cache is None else cache.length
         # from here on in the precision of the branches: half of the memory in bf16
-        kind = vectors.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self.final.weight.dtype
+        dtype = working_dtype(vectors.device, self.final.weight.dtype)
         # unit vectors have coordinates of size D^-1/2; branches write size 1
         hidden = (vectors * self.input_scale).to(dtype)
         embedded = self.timestep_embedder(time)

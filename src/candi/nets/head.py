@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from candi.base.precision import working_dtype
 from candi.base.types import Rows, Table
 from candi.diffusion.readout import Readout, chunks
 from candi.nets.linear_nll import aligned, fused, linear_nll, product, softmax
@@ -37,8 +38,7 @@ class Head(nn.Linear, Readout):
 
     def _ready(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rows, weight and bias in the precision of the moment; on a GPU with a vocabulary of an even size."""
-        device = rows.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else rows.dtype
+        dtype = working_dtype(rows.device, rows.dtype)
         return rows.to(dtype), *aligned(self.weight.to(dtype), self.bias.to(dtype))
 
 

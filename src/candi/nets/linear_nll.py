@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from candi.base.precision import working_dtype
 from candi.diffusion.readout import wide
 
 _TRITON = importlib.util.find_spec("triton") is not None
@@ -23,8 +24,7 @@ def linear_nll(
     parts: Sequence[slice],
 ) -> Float[Tensor, "N"]:
     """l_n = logsumexp(W x_n + b) - (W x_n + b)_target, for parts of the rows at a time."""
-    device = rows.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else rows.dtype
+    dtype = working_dtype(rows.device, rows.dtype)
     losses: Tensor = _LinearNLL.apply(rows, weight, bias, targets, parts, dtype)
     return losses
 

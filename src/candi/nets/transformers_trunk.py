@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from candi.base.errors import UserError, extra
+from candi.base.precision import working_dtype
 from candi.base.types import Hidden, Times
 from candi.diffusion.embeddings import TimestepEmbedder
 from candi.nets.trunk import Trunk, TrunkSettings
@@ -31,6 +32,8 @@ class TransformersSettings(TrunkSettings):
             model has learned to: no; front, where a vector stands before the first; or repeat, where the first is read
             from itself. Where the method is causal it sees to that itself.
         time: Add the embedded time to every vector; it begins as 0.
+        transform: Whether the layers that a masked language model has before its last one belong to it (BERT and
+            ModernBERT).
     """
 
     width: int = 64
@@ -40,6 +43,7 @@ class TransformersSettings(TrunkSettings):
     })  # fmt: skip
     shift: Literal["no", "front", "repeat"] = "no"
     time: bool = True
+    transform: bool = False
 
     def started_from(self, causal: bool, time_conditioned: bool) -> "TransformersSettings":
         """A causal network has learned to predict the next token: that keeps its place. The time begins as 0."""
@@ -56,7 +60,7 @@ class TransformersTrunk(Trunk):
     def __init__(self, settings: TransformersSettings, causal: bool) -> None:
         super().__init__()
         self.width, self.causal, self.conditioning = settings.width, causal, settings.width
-        self.network = _network(settings, causal)
+        self.network, self.transform = _network(settings, causal)
         shift = "no" if causal else settings.shift
         self.front = nn.Parameter(torch.zeros(settings.width)) if shift == "front" else None
         self.repeat = shift == "repeat"
@@ -73,9 +77,12 @@ class TransformersTrunk(Trunk):
         if self.front is not None:
             front = self.front.to(vectors.dtype).expand(len(vectors), 1, -1)
             vectors = torch.cat([front, vectors], 1)
-        vectors = vectors.to(next(self.network.parameters()).dtype)
+        # from here on in the precision of the products: half of the memory in bf16
+        vectors = vectors.to(working_dtype(vectors.device, next(self.network.parameters()).dtype))
         kept = {} if cache is None else {"past_key_values": cache.kept, "use_cache": True}
         features: Tensor = self.network(inputs_embeds=vectors, **kept).last_hidden_state
+        if self.transform is not None:
+            features = self.transform(features)
         if self.repeat:
             return torch.cat([features[:, :1], features[:, :-1]], 1)
         return features if self.front is None else features[:, :-1]
@@ -91,6 +98,8 @@ class TransformersTrunk(Trunk):
     def rounded(self, dtype: torch.dtype) -> "TransformersTrunk":
         rounded = copy.deepcopy(self)
         rounded.network.to(dtype)
+        if rounded.transform is not None:
+            rounded.transform.to(dtype)
         return rounded
 
 
@@ -107,9 +116,14 @@ class TransformersCache:
         return int(self.kept.get_seq_length())
 
 
-def _network(settings: TransformersSettings, causal: bool) -> nn.Module:
+# where masked language models of a kind have what stands between their blocks and their last layer
+TRANSFORMS = {"bert": "cls.predictions.transform", "modernbert": "head"}
+
+
+def _network(settings: TransformersSettings, causal: bool) -> tuple[nn.Module, nn.Module | None]:
+    """The blocks, without token vectors and last layer, and the transform if it is asked for."""
     try:
-        from transformers import AutoConfig, AutoModel
+        from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
     except ImportError:
         raise UserError(f"Networks of the transformers library need it: {extra('scorers')}.") from None
     try:
@@ -124,11 +138,16 @@ def _network(settings: TransformersSettings, causal: bool) -> nn.Module:
         )
     config.is_causal = causal  # the library then makes no causal mask
     config.use_cache = False
-    network: nn.Module = AutoModel.from_config(config, attn_implementation="sdpa")
+    transform = None
+    if settings.transform:
+        if kind not in TRANSFORMS:
+            raise UserError(f"Of {kind} no transform is known, only of {', '.join(TRANSFORMS)}; leave it out.")
+        whole: Any = AutoModelForMaskedLM.from_config(config, attn_implementation="sdpa")
+        network, transform = whole.base_model, whole.get_submodule(TRANSFORMS[kind])
+    else:
+        network = AutoModel.from_config(config, attn_implementation="sdpa")
     for part in network.modules():
         if hasattr(part, "is_causal"):
             setattr(part, "is_causal", causal)  # noqa: B010 - what its attention tells the kernel
-    for name in ("embed_tokens", "wte"):  # of the method here
-        if hasattr(network, name):
-            setattr(network, name, None)
-    return network
+    network.set_input_embeddings(None)  # token vectors are of the method here
+    return network, transform

@@ -128,6 +128,10 @@ class ClassifierTask:
     def about(self) -> str:
         return f"{self.config.kind} classifier of {self.config.label}"
 
+    @property
+    def rates(self) -> dict[str, float]:
+        return {}
+
     def objective(self, compile: bool) -> Objective:
         return ClassifierObjective(self.network, self.noise)
 

@@ -55,12 +55,13 @@ def estimate(settings: TrainSettings, start: Path | None = None) -> Estimate | N
         if not is_first_process():
             fabric.launch()
             fabric.barrier()
-        dataset, denoiser = prepare(settings, start)
+        made = prepare(settings, start)
+        dataset, denoiser = made.dataset, made.denoiser
         if is_first_process():
             fabric.launch()
             fabric.barrier()
         assert denoiser.config is not None
-        task = DenoiserTask(denoiser, dataset.tokenizer, denoiser.config, settings.label_dropout)
+        task = DenoiserTask(denoiser, dataset.tokenizer, denoiser.config, settings.label_dropout, made.rates)
         loop = Loop(task, dataset.train, None, settings, fabric, run)
         checkpoint = 4 * _COPIES * loop.size
         if fabric.is_global_zero:

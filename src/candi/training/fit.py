@@ -1,7 +1,7 @@
 """Training a denoiser: from Python, and as `candi train` calls it."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,12 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from torch import Tensor
 
 from candi.base.errors import UserError
-from candi.base.files import write_text
+from candi.base.files import sha256, write_text
 from candi.data.cache import default_folder, load_tokenizer
 from candi.data.corpus import Corpus
 from candi.data.datasets import Dataset, load_dataset
 from candi.data.tokenizer import Tokenizer
-from candi.model.files import write_model
+from candi.model.files import WEIGHTS, write_model
 from candi.model.model import Model
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
@@ -26,7 +26,7 @@ from candi.training.loop import Loop, newest
 from candi.training.objective import DenoisingObjective, Objective
 from candi.training.run import TOKENIZER, Run, RunRecord
 from candi.training.settings import FitSettings, TrainSettings
-from candi.training.start import start_from, started_config
+from candi.training.start import rates, start_from, started_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +37,7 @@ class DenoiserTask:
     tokenizer: Tokenizer
     config: ModelConfig
     label_dropout: float = 0.0
+    rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def about(self) -> str:
@@ -69,11 +70,23 @@ def fit(denoiser: Denoiser, dataset: Dataset, settings: FitSettings | None = Non
     elif values:
         settings = dataclasses.replace(settings, **values)
     fabric = connect(settings)
-    return Model.read(_run(denoiser, dataset, settings, fabric), fabric.device)
+    return Model.read(_run(Prepared(dataset, denoiser), settings, fabric), fabric.device)
 
 
-def _run(denoiser: Denoiser, dataset: Dataset, settings: FitSettings, fabric: Fabric, launched: bool = False) -> Path:
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """What a run is made of. Where it starts from trained weights, `rates` are fractions of the learning rate for
+    them, and `start` is their source and hash."""
+
+    dataset: Dataset
+    denoiser: Denoiser
+    rates: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    start: Mapping[str, str] | None = None
+
+
+def _run(made: Prepared, settings: FitSettings, fabric: Fabric, launched: bool = False) -> Path:
     """The newest checkpoint, once the training is done."""
+    denoiser, dataset = made.denoiser, made.dataset
     config = denoiser.config
     if config is None:
         raise UserError("This denoiser has no config and cannot be saved; make it with Denoiser.build(config).")
@@ -85,24 +98,26 @@ def _run(denoiser: Denoiser, dataset: Dataset, settings: FitSettings, fabric: Fa
         )
     if config.label is not None and not settings.label_dropout:
         raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
-    run, record = Run(settings.out), run_record(settings, config, dataset.fingerprint)
+    run, record = Run(settings.out), run_record(settings, config, dataset.fingerprint, made.start)
     with disk_errors(run), claimed(run, record, settings, dataset.tokenizer):
         if not launched:
             fabric.launch()
             fabric.barrier()
         if denoiser.method.gaussian() is not None:
             denoiser.method.frequencies = dataset.frequencies()
-        task = DenoiserTask(denoiser, dataset.tokenizer, config, settings.label_dropout)
+        task = DenoiserTask(denoiser, dataset.tokenizer, config, settings.label_dropout, made.rates)
         folder = Loop(task, dataset.train, dataset.valid, settings, fabric, run).go()
         fabric.barrier()
     return folder
 
 
-def run_record(settings: FitSettings, config: ModelConfig, data: str) -> RunRecord:
+def run_record(
+    settings: FitSettings, config: ModelConfig, data: str, start: Mapping[str, str] | None = None
+) -> RunRecord:
     """What makes a run this run. The vocabulary follows from data and tokenizer."""
     follows = {"vocab_size", *settings.decided_by_source}
     network = {name: value for name, value in config.to_json().items() if name not in follows}
-    return RunRecord(network | settings.to_json(), data, settings.defaults())
+    return RunRecord(network | settings.to_json(), data, settings.defaults(), start)
 
 
 @contextmanager
@@ -146,11 +161,10 @@ def train(settings: TrainSettings, start: Path | None = None) -> Path:
     if others:  # they wait for the first one, whose tokens they find in the cache
         fabric.launch()
         fabric.barrier()
-    dataset, denoiser = prepare(settings, start)
-    return _run(denoiser, dataset, settings, fabric, launched=others)
+    return _run(prepare(settings, start), settings, fabric, others)
 
 
-def prepare(settings: TrainSettings, start: Path | None = None) -> tuple[Dataset, Denoiser]:
+def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
     """Dataset and network of a run that can be begun or continued; nothing is written to its folder."""
     run, corpus = Run(settings.out), Corpus(settings.data, settings.text_field)
     with disk_errors(run):
@@ -170,6 +184,8 @@ def prepare(settings: TrainSettings, start: Path | None = None) -> tuple[Dataset
         )  # fmt: skip
     torch.manual_seed(settings.seed)
     denoiser = Denoiser.build(settings.model_config(tokenizer.vocab_size) if source is None else config)
-    if source is not None:
-        start_from(denoiser, source)
-    return dataset, denoiser
+    if source is None or start is None:
+        return Prepared(dataset, denoiser)
+    old = start_from(denoiser, source)
+    origin = {"source": str(settings.init), "sha256": sha256(start / WEIGHTS)}
+    return Prepared(dataset, denoiser, rates(settings, old), origin)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -63,6 +64,10 @@ class Task(Protocol):
     def about(self) -> str:
         """What it is, in a few words."""
 
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """Fractions of the learning rate for some weights by name."""
+
     def objective(self, compile: bool) -> Objective:
         """What is minimised."""
 
@@ -86,7 +91,7 @@ class Loop:
         compile = settings.compile if settings.compile is not None else fabric.device.type == "cuda"
         if compile:
             torch._functorch.config.activation_memory_budget = settings.keep_activations
-        self.step = TrainStep(task.network, task.objective(compile), settings, fabric)
+        self.step = TrainStep(task.network, task.objective(compile), settings, fabric, rates=task.rates)
         self.loss_sum = torch.zeros((), device=fabric.device)
         self.bad_step = torch.full((), -1.0, device=fabric.device)
         self.share = settings.batch_size // fabric.world_size

@@ -1,16 +1,18 @@
 """AdamW and its learning rate."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import nn
 
 from candi.training.settings import FitSettings
 
+Groups = Sequence[dict[str, Any]]  # `params`, and the `rate` that their learning rate is multiplied by
 
-def adamw(parameters: Iterable[nn.Parameter], settings: FitSettings, device: torch.device) -> torch.optim.AdamW:
+
+def adamw(groups: Groups, settings: FitSettings, device: torch.device) -> torch.optim.AdamW:
     return torch.optim.AdamW(
-        parameters,
+        groups,
         lr=settings.learning_rate,
         betas=(settings.beta1, settings.beta2),
         weight_decay=settings.weight_decay,

@@ -37,6 +37,7 @@ class RunRecord:
     settings: Mapping[str, Any]
     data: str
     defaults: Mapping[str, Any]
+    start: Mapping[str, str] | None = None  # source and hash of the weights that it starts from
 
     def differences(self, earlier: Mapping[str, Any]) -> list[str]:
         """Settings that make this another run than one with `earlier` settings."""
@@ -86,7 +87,8 @@ class Run:
             raise UserError(f"Another process trains in {self.folder}; wait for it or choose another --out.") from None
         if not self._file.exists():
             where = machine(torch.device(device))
-            values = {"settings": record.settings, "data": record.data, "machine": where}
+            start = {} if record.start is None else {"start": dict(record.start)}
+            values = {"settings": record.settings, "data": record.data, "machine": where, **start}
             write_text(self._file, json.dumps(values, indent=2) + "\n")
 
     def release(self) -> None:

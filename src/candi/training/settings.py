@@ -13,6 +13,8 @@ from candi.nets.dit import DiTSettings
 from candi.nets.trunk import TrunkSettings
 from candi.nets.trunks import trunk_settings
 
+PARTS = {"embedding": "method.embedding.", "trunk": "trunk.", "head": "head.", "all": ""}  # prefixes of their weights
+
 
 @dataclass(frozen=True, kw_only=True)
 class FitSettings:
@@ -138,6 +140,8 @@ class TrainSettings(FitSettings):
         trunk: The network between token vectors and head: dit (our diffusion transformer), or package.module:Class.
         init: Weights to start from, whose network and tokenizer the run then has: a run or model of any method, a
             published checkpoint (a folder or hf:OWNER/NAME), a GGUF file, or smollm2.
+        init_rate: Learning rate of the weights that come from --init, as a fraction of --learning-rate.
+        freeze: Parts that keep the weights of --init: all, or a list of embedding, trunk, head. What is new is learned.
         model: The trunk's settings.
         settings: The method's settings.
     """
@@ -154,6 +158,8 @@ class TrainSettings(FitSettings):
     length: int = 256
     trunk: str = "dit"
     init: str | None = None
+    init_rate: float = 1.0
+    freeze: str | None = None
     model: TrunkSettings = field(default_factory=DiTSettings)
     settings: MethodSettings | None = None
 
@@ -165,12 +171,23 @@ class TrainSettings(FitSettings):
             object.__setattr__(self, "settings", METHODS[self.method]())
         at_least("length", self.length, 1)
         below_one("valid_fraction", self.valid_fraction)
+        above_zero("init_rate", self.init_rate)
+        for part in self.frozen:
+            if part not in PARTS:
+                raise unknown("part", part, PARTS)
+        if self.init is None and (self.frozen or self.init_rate != 1):
+            raise UserError("--freeze and --init-rate are about the weights of --init; give it, or leave them out.")
         if self.label is not None and not self.label_dropout:
             raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
 
     @property
     def decided_by_source(self) -> frozenset[str]:
         return frozenset() if self.init is None else frozenset({"unit_vectors"})
+
+    @property
+    def frozen(self) -> list[str]:
+        """Parts of the network whose weights from --init stay as they are."""
+        return [part.strip() for part in (self.freeze or "").split(",") if part.strip()]
 
     @property
     def method_settings(self) -> MethodSettings:

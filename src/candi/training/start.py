@@ -11,7 +11,7 @@ from candi.model.model import Model
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
 from candi.nets.dit import DiTSettings
-from candi.training.settings import TrainSettings
+from candi.training.settings import PARTS, TrainSettings
 
 # what a network may have that its source has not: it begins as it is made, or as said below
 _NEW = (
@@ -43,8 +43,8 @@ def started_config(settings: TrainSettings, source: ModelConfig) -> ModelConfig:
 
 
 @torch.no_grad()
-def start_from(denoiser: Denoiser, source: Model) -> None:
-    """The weights of the source, whatever its method.
+def start_from(denoiser: Denoiser, source: Model) -> frozenset[str]:
+    """The weights of the source, whatever its method. Returns the names of those that the source has.
 
     A mask vector that the source lacks begins as the mean token vector. A network that was never told the time begins
     as if it were always 0.
@@ -59,6 +59,7 @@ def start_from(denoiser: Denoiser, source: Model) -> None:
             f"The network cannot start from the source: {missing[0]} is missing there, or of another shape."
         )
     taken = {name: theirs[name] for name, tensor in weights.items() if _fits(theirs.get(name), tensor)}
+    old = set(taken)
     table = theirs["method.embedding.weight"]
     if "method.embedding.mask" in weights and "method.embedding.mask" not in taken:
         taken["method.embedding.mask"] = table.mean(0)
@@ -68,11 +69,19 @@ def start_from(denoiser: Denoiser, source: Model) -> None:
             taken["trunk.front"] = theirs["method.embedding.mask"]
         if "method.embedding.mask" in weights:
             taken["method.embedding.mask"] = table.mean(0)
+            old.discard("method.embedding.mask")
     if "method.vector_size" in weights and "method.vector_size" not in taken:
         taken["method.vector_size"] = table.norm(dim=-1).mean()
     denoiser.load_state_dict({**weights, **taken})
     if denoiser.method.time_conditioned and not source.denoiser.method.time_conditioned:
         denoiser.trunk.ignore_time()
+    return frozenset(old)
+
+
+def rates(settings: TrainSettings, old: frozenset[str]) -> dict[str, float]:
+    """Fractions of the learning rate for the weights that the source had: 0 in the parts that are frozen."""
+    frozen = tuple(PARTS[part] for part in settings.frozen)
+    return {name: 0.0 if name.startswith(frozen) else settings.init_rate for name in old}
 
 
 def _fits(theirs: Tensor | None, ours: Tensor) -> bool:

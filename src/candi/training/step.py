@@ -15,10 +15,10 @@ from candi.training.ema import EMA
 from candi.training.loader import MicroBatch
 from candi.training.memory import Allocated, MemoryNeed, NoMemoryLeft, out_of_memory
 from candi.training.objective import Objective
-from candi.training.optim import adamw, learning_rate
+from candi.training.optim import Groups, adamw, learning_rate
 from candi.training.settings import FitSettings
 
-OptimizerFactory = Callable[[Iterable[nn.Parameter], FitSettings, torch.device], torch.optim.Optimizer]
+OptimizerFactory = Callable[[Groups, FitSettings, torch.device], torch.optim.Optimizer]
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -33,28 +33,45 @@ class TrainStep:
 
     def __init__(
         self, network: nn.Module, objective: Objective, settings: FitSettings, fabric: Fabric,
-        optimizer: OptimizerFactory = adamw,
+        optimizer: OptimizerFactory = adamw, rates: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
-        """`network` is the part of the objective that is kept: its weights are known by its names."""
+        """`network` is the part of the objective that is kept: its weights are known by its names.
+
+        `rates` are fractions of the learning rate for weights by name; 0 leaves them as they are.
+        """
         self.settings, self.fabric, self._objective = settings, fabric, objective
         self._network = network
         self.names = [name for name, _ in network.named_parameters()]
         first = {id(parameter): name for name, parameter in reversed(list(network.named_parameters()))}
         every = network.named_parameters(remove_duplicate=False)
         self._tied = {name: first[id(parameter)] for name, parameter in every if name != first[id(parameter)]}
+        rates = rates or {}
+        for name, parameter in network.named_parameters():
+            parameter.requires_grad_(parameter.requires_grad and rates.get(name, 1.0) > 0)
         self.objective = fabric.setup(objective)
         self.parameters = list(self.objective.parameters())
         assert len(self.names) == len(self.parameters)
-        self.optimizer = optimizer(self.parameters, settings, fabric.device)
+        self._groups = self._by_rate(rates)
+        self.optimizer = optimizer(
+            [{"params": [self.parameters[i] for i in places], "rate": rate} for rate, places in self._groups.items()],
+            settings, fabric.device,
+        )  # fmt: skip
         wrapped = fabric.setup_optimizers(self.optimizer)
         assert not isinstance(wrapped, tuple)
         self.wrapped = wrapped
         self.ema = EMA(self.parameters, settings.ema)
 
+    def _by_rate(self, rates: Mapping[str, float]) -> dict[float, list[int]]:
+        """Places of the parameters by their fraction of the learning rate."""
+        groups: dict[float, list[int]] = {}
+        for place, name in enumerate(self.names):
+            groups.setdefault(rates.get(name, 1.0), []).append(place)
+        return groups
+
     def update(self, step: int, micro_batches: Sequence[MicroBatch]) -> StepResult:
         """One optimizer step over all micro-batches. Nothing here waits for the device."""
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.settings, step)
+            group["lr"] = learning_rate(self.settings, step) * group["rate"]
         if not self.objective.training:  # it asks every layer
             self.objective.train()
         self._objective.begin_step(step / self.settings.steps)
@@ -158,9 +175,9 @@ class TrainStep:
     @torch.no_grad()
     def restore(self, step: int, averaged: Mapping[str, Tensor], training: Mapping[str, Tensor]) -> None:
         state = {}
-        for index, (name, parameter, shadow) in enumerate(
-            zip(self.names, self.parameters, self.ema.shadow, strict=True)
-        ):
+        order = [place for places in self._groups.values() for place in places]  # in which the optimizer counts them
+        for index, place in enumerate(order):
+            name, parameter, shadow = self.names[place], self.parameters[place], self.ema.shadow[place]
             parameter.copy_(placed_like(training[f"weight/{name}"], parameter))
             shadow.copy_(placed_like(averaged[name], shadow))
             moments = {key: placed_like(training[f"{key}/{name}"], parameter) for key in _MOMENTS}

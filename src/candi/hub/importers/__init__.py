@@ -22,6 +22,7 @@ from candi.hub.importers.dream import DreamImporter
 from candi.hub.importers.duo import DuoImporter
 from candi.hub.importers.imported import Imported, Importer
 from candi.hub.importers.llada import LladaImporter
+from candi.hub.importers.masked import MaskedImporter
 from candi.hub.importers.mdlm import MdlmImporter
 from candi.hub.importers.sedd import SeddImporter
 from candi.hub.importers.source import FILES, HUB, Source, fetched, read_source
@@ -41,6 +42,7 @@ IMPORTERS: dict[str, Importer] = {
         LladaImporter(),
         DreamImporter(),
         CausalImporter(),
+        MaskedImporter(),
     )
 }
 _TOKENIZERS = ("tokenizer.json", "vocab.json", "encoder.json")

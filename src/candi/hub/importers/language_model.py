@@ -11,17 +11,19 @@ from candi.base.errors import UserError
 from candi.hub.importers.source import Source
 from candi.nets.transformers_trunk import TransformersSettings, TransformersTrunk
 
-_NEVER = -1e6  # the logit of a token that cannot be predicted
+NEVER = -1e6  # the logit of a token that cannot be predicted
 _LEFT_OUT = ("architectures", "auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path")
 
 
-def trunk_settings_of(source: Source, config: Mapping[str, Any], shift: str = "no") -> TransformersSettings:
+def trunk_settings_of(
+    source: Source, config: Mapping[str, Any], shift: str = "no", transform: bool = False
+) -> TransformersSettings:
     """The trunk of a config.json that the library knows."""
     kept = {name: value for name, value in config.items() if name not in _LEFT_OUT}
     width = kept.get("hidden_size", kept.get("n_embd"))
     if not isinstance(width, int):
         raise UserError(f"{source.name}: config.json does not say how wide the network is (hidden_size).")
-    return TransformersSettings(width, json.dumps(kept, sort_keys=True), shift, time=False)  # type: ignore[arg-type]
+    return TransformersSettings(width, json.dumps(kept, sort_keys=True), shift, time=False, transform=transform)  # type: ignore[arg-type]
 
 
 def language_model_weights(
@@ -47,18 +49,23 @@ def language_model_weights(
         for name, tensor in theirs.items()
         if name.removeprefix("network.") not in (*_TABLE, "lm_head.weight", "lm_head.bias")
     }
-    wrong = sorted(network.keys() ^ theirs.keys()) or [n for n in network if network[n].shape != theirs[n].shape]
-    if wrong:
-        raise UserError(f"{source.name}: {wrong[0].removeprefix('network.')} missing, unexpected or of another shape.")
+    check_fit(source, network, theirs)
     head = tensors.get("lm_head.weight", table).float().clone()  # tied where there is none
     bias = tensors.get("lm_head.bias", torch.zeros(len(head))).float().clone()
     if never is not None:
-        head[never], bias[never] = 0.0, _NEVER
+        head[never], bias[never] = 0.0, NEVER
     weights = {f"trunk.{name}": tensor.float() for name, tensor in theirs.items()}
     return weights | {
         "method.embedding.weight": table.float(), "method.embedding.mask": mask.float().clone(), "head.weight": head,
         "head.bias": bias,
     }  # fmt: skip
+
+
+def check_fit(source: Source, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    """Every tensor is there, no other, each of its shape."""
+    wrong = sorted(expected.keys() ^ found.keys()) or [n for n in expected if expected[n].shape != found[n].shape]
+    if wrong:
+        raise UserError(f"{source.name}: {wrong[0].removeprefix('network.')} missing, unexpected or of another shape.")
 
 
 _TABLE = ("embed_tokens.weight", "wte.weight")

@@ -51,6 +51,8 @@ def read_source(name: str) -> Source:
     if name == SMOLLM2 or name.endswith(".gguf"):
         return _read_gguf(name, smollm2_file() if name == SMOLLM2 else Path(name).expanduser())
     folder = fetched(name, FILES) if name.startswith(HUB) else Path(name).expanduser()
+    if folder.suffix in _PICKLES and folder.is_file():
+        raise UserError(_of_pickles(name))
     if not folder.is_dir():
         raise UserError(
             f"There is no folder {name!r}; give one with config.json and model.safetensors, or hf:OWNER/NAME."
