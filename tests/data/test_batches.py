@@ -19,17 +19,17 @@ def _feed(rank: int = 0, world: int = 1, micro_batch: int = 8) -> ShardedLoader:
 
 def test_an_epoch_sees_every_window_once_and_the_next_in_another_order():
     windows = _windows()
-    first = [windows.window(i) for i in range(windows.per_epoch)]
+    first = [windows.windows(np.array([i]))[0] for i in range(windows.per_epoch)]
     starts = sorted(int(w[0]) for w in first)
     assert np.diff(starts).tolist() == [10] * (len(first) - 1)
     assert all((np.diff(w) == 1).all() for w in first)
-    again = [windows.window(windows.per_epoch + i) for i in range(windows.per_epoch)]
+    again = [windows.windows(np.array([windows.per_epoch + i]))[0] for i in range(windows.per_epoch)]
     assert [w.tolist() for w in first] != [w.tolist() for w in again]
 
 
 def test_a_batch_is_a_pure_function_of_seed_and_step():
     def batch(seed: int) -> np.ndarray:
-        return np.stack([_windows(seed=seed).window(7 * 4 + row) for row in range(4)])
+        return _windows(seed=seed).windows(7 * 4 + np.arange(4))
 
     assert np.array_equal(batch(0), batch(0))
     assert not np.array_equal(batch(0), batch(1))

@@ -109,11 +109,11 @@ def test_the_split_is_the_same_for_everyone_and_labels_stay_with_their_molecules
     assert labels.tolist() == [0, 0, 1, 0, 0, 1, 0, 1]
     rows = Rows(train.tokens, 3, labels[train.numbers])
     for index in range(20):
-        text = tokenizer.decode(rows.window(index))
-        assert rows.label(index) == labels[SMILES.index(text)]
-    seen = [tokenizer.decode(rows.window(i)) for i in range(6)]
+        text = tokenizer.decode(rows.windows(np.array([index]))[0])
+        assert rows.labels(np.array([index]))[0] == labels[SMILES.index(text)]
+    seen = [tokenizer.decode(rows.windows(np.array([i]))[0]) for i in range(6)]
     assert sorted(seen) == sorted(SMILES[i] for i in train.numbers), "an epoch is every row once"
-    assert rows.first_labels(3) == [labels[SMILES.index(tokenizer.decode(row))] for row in rows.first(3)]
+    assert rows.first_labels(3).tolist() == [labels[SMILES.index(tokenizer.decode(row))] for row in rows.first(3)]
 
 
 def test_a_pad_alone_makes_no_rows():

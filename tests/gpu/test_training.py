@@ -83,3 +83,17 @@ def test_guidance_runs_where_the_model_is():
             guide = guide_for(model.denoiser.method, liked, 8.0, reveal=tilt, first_order=False)
             count = [int((model.sample(8, steps=8, seed=0, guide=g) == letter).sum()) for g in (None, guide)]
             assert count[1] > count[0], (name, count)
+
+
+def test_a_step_that_is_recorded_and_replayed_is_the_same_step():
+    """For every method, with dropout and averages, compiled or not; what cannot be recorded is not."""
+    for name in METHODS:
+        for compile in (False, GPU):
+            with tempfile.TemporaryDirectory() as folder:
+                found = [
+                    _fit(Path(folder), f"{record}", name, 12, compile=compile, record=record).denoiser.state_dict()
+                    for record in (False, True)
+                ]
+                for key, value in found[0].items():
+                    difference = float((value.double() - found[1][key].double()).norm())
+                    assert difference <= 1e-5 * float(value.double().norm()) + 1e-12, (name, compile, key)

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from candi.base.rng import Counters, Rng
 from candi.nets.triton import launch as kernels
+from candi.nets.triton.attention import attend_last
 
 
 def _cases(device: str) -> Iterator[tuple[Tensor, Tensor, Tensor, float, Tensor]]:
@@ -132,6 +133,22 @@ def random_numbers_of_many_rows(device: str) -> None:
         assert ((bins - n / 16) ** 2 / (n / 16)).sum() < 37.7  # chi-square, 15 degrees of freedom: 0.1%
 
 
+def one_position_attends_to_all_before_it(device: str) -> None:
+    """In float64, at the first position, within a block of positions, at its end and behind it; any width of a head."""
+    for width, size in ((32, 300), (48, 300), (64, 128)):
+        q = torch.randn(3, 2, 1, width, device=device)
+        keys, values = (torch.randn(3, 2, size, width, device=device) for _ in range(2))
+        for last in (0, 5, 127, 128, 299):
+            if last >= size:
+                continue
+            position = torch.full((1,), last, device=device)
+            found = attend_last(q, keys, values, position)
+            seen = [part[:, :, : last + 1].double() for part in (keys, values)]
+            torch.testing.assert_close(
+                found.double(), F.scaled_dot_product_attention(q.double(), *seen), rtol=1e-5, atol=1e-5
+            )
+
+
 PROGRAMS: dict[str, Callable[[str], None]] = {
     program.__name__: program
     for program in (
@@ -141,6 +158,7 @@ PROGRAMS: dict[str, Callable[[str], None]] = {
         softmax_is_softmax,
         slope_is_softmax_minus_target,
         random_numbers_of_many_rows,
+        one_position_attends_to_all_before_it,
     )
 }
 

@@ -6,9 +6,10 @@ import torch
 from candi.base.rng import Rng
 from candi.diffusion.guidance import classifier_free, tempered
 from candi.diffusion.sampler import bind_step, sample
+from candi.nets.causal import KVCachedDenoiser, sample_causally
 from candi.nets.denoiser import Denoiser
 from candi.nets.dit import DiTSettings
-from candi.nets.kv_cache import KVCachedDenoiser
+from candi.nets.engine import Engine
 from tests.toys import denoiser_of
 
 L = 24
@@ -25,16 +26,22 @@ def denoiser(request) -> Denoiser:
     return denoiser.eval()
 
 
-def _cached(denoiser: Denoiser, bf16: bool = False) -> KVCachedDenoiser:
-    return KVCachedDenoiser(denoiser, denoiser.trunk.new_cache(), bf16=bf16)
+def _cached(denoiser: Denoiser, engine: Engine | None = None) -> KVCachedDenoiser:
+    return KVCachedDenoiser(denoiser, denoiser.trunk.new_cache(), engine)
 
 
 @torch.no_grad()
-def _last_tokens(denoiser, denoise, x0, known):
+def _last_tokens(denoiser, denoise, x0, known, networks=None):
+    """Step by step, or with `networks` as a GPU does it: each step in the same places of memory."""
     rng = Rng.per_row(range(len(x0)))
     method = denoiser.method
-    steps = list(sample(denoise, bind_step(method), method.prior(x0, known, rng), method.timesteps(1, L), rng))
+    what = bind_step(method), method.prior(x0, known, rng), method.timesteps(1, L), rng
+    steps = list(sample(denoise, *what) if networks is None else sample_causally(networks, denoise, *what, graph=False))
     assert len(steps) == L + 1
+    for earlier, later in zip(steps, steps[1:], strict=False):  # states that were seen do not change afterwards
+        assert bool((later.state.known >= earlier.state.known).all())
+        assert torch.equal(later.state.tokens[earlier.state.known], earlier.state.tokens[earlier.state.known])
+    assert [round(float(1 - step.state.t[0]) * L) for step in steps] == list(range(L + 1))
     return steps[-1].state.tokens
 
 
@@ -51,6 +58,9 @@ def test_generation_with_a_cache_is_token_for_token_that_without(denoiser, given
     plain = _last_tokens(denoiser, tempered(denoiser, 0.9), x0, known)
     cached = _last_tokens(denoiser, tempered(_cached(denoiser), 0.9), x0, known)
     assert torch.equal(plain, cached)
+    network = _cached(denoiser)
+    assert torch.equal(plain, _last_tokens(denoiser, tempered(network, 0.9), x0, known, [network]))
+    assert network.fixed is not None
     assert torch.equal(plain[known], x0[known])
     assert plain[~known].unique().numel() > 5
 
@@ -66,6 +76,8 @@ def test_guidance_by_label_with_two_caches_is_that_without():
     plain = _last_tokens(denoiser, classifier_free(denoiser, denoiser, 1, 0.5), x0, known)
     two = _cached(denoiser), _cached(denoiser)
     assert torch.equal(plain, _last_tokens(denoiser, classifier_free(*two, 1, 0.5), x0, known))
+    two = _cached(denoiser), _cached(denoiser)
+    assert torch.equal(plain, _last_tokens(denoiser, classifier_free(*two, 1, 0.5), x0, known, two))
     other = _last_tokens(denoiser, classifier_free(_cached(denoiser), _cached(denoiser), 0, 0.5), x0, known)
     assert not torch.equal(plain, other)
 
@@ -91,8 +103,22 @@ def test_a_trajectory_in_bf16_is_nearly_that_in_float32(denoiser):
     known[:, :5] = True
     method = denoiser.method
     state = method.prior(x0, known, Rng.per_row(range(3)))
-    plain, half = (_cached(denoiser, bf16=bf16)(state).log_probs() for bf16 in (False, True))
+    plain, half = (_cached(denoiser, engine)(state).log_probs() for engine in (None, Engine(denoiser, False)))
     assert half.dtype == plain.dtype
     assert not torch.equal(half, plain)
     assert float((half.exp() - plain.exp()).abs().max()) < 0.05
-    assert _last_tokens(denoiser, _cached(denoiser, bf16=True), x0, known).shape == (3, L)
+    assert _last_tokens(denoiser, _cached(denoiser, Engine(denoiser, False)), x0, known).shape == (3, L)
+
+
+def test_a_prediction_of_a_fixed_trajectory_is_that_of_its_position(denoiser):
+    """And stays so when later positions are written to the same places."""
+    x0, known = torch.zeros(3, L, dtype=torch.long), torch.zeros(3, L, dtype=torch.bool)
+    method, found = denoiser.method, []
+    for networks in ([], [_cached(denoiser)]):
+        rng = Rng.per_row(range(3))
+        what = bind_step(method), method.prior(x0, known, rng), method.timesteps(1, L), rng
+        steps = sample_causally(networks, networks[0], *what, graph=False) if networks else sample(denoiser, *what)
+        with torch.no_grad():
+            found.append([step.prediction.log_probs()[:, i] for i, step in enumerate(list(steps)[:-1])])
+    for plain, fixed in zip(*found, strict=True):
+        torch.testing.assert_close(fixed, plain, rtol=1e-4, atol=1e-5)

@@ -9,9 +9,9 @@ from candi.base.errors import UserError
 from candi.base.rng import Rng
 from candi.diffusion.methods import METHODS
 from candi.diffusion.sampler import bind, last_state, sample
+from candi.nets.causal import KVCachedDenoiser
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
-from candi.nets.kv_cache import KVCachedDenoiser
 from candi.nets.transformers_trunk import TransformersSettings
 
 pytest.importorskip("transformers")

@@ -17,13 +17,13 @@ from candi.diffusion.guidance.base import Guidance
 from candi.diffusion.methods import METHODS
 from candi.diffusion.open_positions import OpenPositions
 from candi.diffusion.prediction import Prediction
-from candi.diffusion.sampler import Denoise, bind_step, last_state, sample
+from candi.diffusion.sampler import Denoise, SampleStep, Step, bind_step, last_state, sample
 from candi.diffusion.state import State
+from candi.nets.causal import KVCachedDenoiser, sample_causally
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
 from candi.nets.dit import DiTSettings
 from candi.nets.engine import Engine
-from candi.nets.kv_cache import KVCachedDenoiser
 from candi.views.plots import save
 from candi_lab.bench.measure import matmul_rate, measure
 from candi_lab.bench.plots import speed
@@ -65,9 +65,9 @@ class Sampler:
         config = ModelConfig(vocab_size, length, method, METHODS[method](), trunk)
         self.denoiser = Denoiser.build(config).to(device).eval()
         nn.init.normal_(self.denoiser.head.weight, std=0.05)
-        self.network: Denoise | None = None
-        if not self.denoiser.method.causal:  # a causal one keeps a cache for each trajectory
-            self.network = Engine(self.denoiser, compile) if device.type == "cuda" else self.denoiser
+        engine = Engine(self.denoiser, compile) if device.type == "cuda" else None
+        self.engine = engine
+        self.network: Denoise = engine or self.denoiser
         self.length, self.batch_size, self.device, self.vocab_size = length, batch_size, device, vocab_size
 
     @torch.no_grad()
@@ -76,20 +76,26 @@ class Sampler:
         rng = Rng.per_row(range(self.batch_size), self.device)
         x0 = torch.zeros(self.batch_size, self.length, dtype=torch.long, device=self.device)
         state = method.prior(x0, torch.zeros_like(x0, dtype=torch.bool), rng)
-        denoise, step = self.network or self._with_cache(), bind_step(method, **options)
+        denoise, step = self.network, bind_step(method, **options)
+        if method.causal:
+            return method.decode(last_state(self._left_to_right(step, state, rng)))
         if guide is not None:
             denoise, step = guide.over(method, denoise, step)
         return method.decode(last_state(sample(denoise, step, state, method.timesteps(steps, self.length), rng)))
 
-    def _with_cache(self) -> Denoise:
+    def _left_to_right(self, step: Step, state: State, rng: Rng) -> Iterator[SampleStep]:
+        """With a cache for this trajectory."""
         cache = self.denoiser.trunk.new_cache()
         assert cache is not None
-        return KVCachedDenoiser(self.denoiser, cache, bf16=self.device.type == "cuda")
+        network = KVCachedDenoiser(self.denoiser, cache, self.engine)
+        times = self.denoiser.method.timesteps(1, self.length)
+        if self.engine is None:
+            return sample(network, step, state, times, rng)
+        return sample_causally([network], network, step, state, times, rng)
 
     def draw_everywhere(self) -> None:
         """From now on draw at every open position, whatever the step needs."""
         network = self.network
-        assert network is not None
 
         def denoise(state: State) -> Prediction:
             found = network(state)

@@ -4,6 +4,7 @@ import dataclasses
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,7 +16,8 @@ from candi.data.batches import Windows
 from candi.diffusion.methods import CandiSettings, MethodSettings
 from candi.diffusion.spaces import Projected
 from candi.nets.dit import DiTSettings
-from candi.nets.trunk import parameter_count
+from candi.nets.fp8 import eight_bit
+from candi.nets.trunk import TrunkSettings, parameter_count
 from candi.training.devices import connect
 from candi.training.loader import ShardedLoader
 from candi.training.objective import DenoisingObjective
@@ -51,7 +53,7 @@ def bench_train(settings: BenchSettings) -> Report:
 class Trainer:
     """A training step and its batches: one call is one step of real training, on tokens drawn at random."""
 
-    trunk: DiTSettings
+    trunk: TrunkSettings
     vocab_size: int
     length: int
     batch_size: int
@@ -61,6 +63,7 @@ class Trainer:
     compile: bool = False
     keep_activations: float = 0.85
     ablation: Ablation | None = None
+    precision: Literal["auto", "fp8-mixed"] = "auto"
 
     def __post_init__(self) -> None:
         without = self.ablation or Ablation("nothing")
@@ -69,7 +72,8 @@ class Trainer:
             data="", out=Path(tempfile.gettempdir()), method=self.method, settings=self.options, model=self.trunk,
             length=self.length, batch_size=self.batch_size, devices=1, compile=compile,
             keep_activations=self.keep_activations, deterministic=without.deterministic, steps=10**6,
-            device="cuda" if self.device.type == "cuda" else "cpu",
+            device="cuda" if self.device.type == "cuda" else "cpu", precision=self.precision,
+            trunk="dit" if isinstance(self.trunk, DiTSettings) else "transformers",
         )  # fmt: skip
         fabric = connect(settings)
         fabric.launch()
@@ -77,6 +81,8 @@ class Trainer:
         self.denoiser = without.denoiser.build(settings.model_config(self.vocab_size))
         if compile:
             torch._functorch.config.activation_memory_budget = self.keep_activations
+        if self.precision == "fp8-mixed":
+            eight_bit(self.denoiser.trunk)
         objective = DenoisingObjective(self.denoiser, compile=compile)
         self.train_step = TrainStep(self.denoiser, objective, settings, fabric, without.optimizer)
         tokens = np.random.default_rng(0).integers(0, self.vocab_size, 64 * self.length * self.batch_size)

@@ -47,6 +47,14 @@ class Rng:
         device = torch.device(device)
         return cls((Counters if device.type == "cuda" and _TRITON else Generators)(list(seeds), device))
 
+    def copy(self) -> "Rng":
+        """The same streams from their beginning, in a place of their own."""
+        return Rng(self._streams.copy())
+
+    def follow(self, other: "Rng") -> None:
+        """Begin with the streams of another one, which are put into the place of these."""
+        self._streams.follow(other._streams)
+
     def uniform(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         """U[0, 1), shape [B, ...]."""
         return self._filled(shape, dtype, "uniform")
@@ -77,6 +85,12 @@ class Streams(ABC):
     def fill(self, out: Tensor, kind: Kind) -> None:
         """The next numbers of every stream."""
 
+    def copy(self) -> "Streams":
+        raise NotImplementedError(f"{type(self).__name__} cannot be copied")
+
+    def follow(self, other: "Streams") -> None:
+        raise NotImplementedError(f"{type(self).__name__} cannot follow others")
+
 
 class Generators(Streams):
     """torch's generators, one call for each."""
@@ -99,6 +113,16 @@ class Counters(Streams):
         super().__init__(seeds, device)
         waiting = torch.tensor(seeds, dtype=torch.int64, device="cpu")
         self._seeds = waiting.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else waiting
+        self._draws = 0
+
+    def copy(self) -> "Counters":
+        found = Counters.__new__(Counters)
+        found.count, found.device, found._seeds, found._draws = self.count, self.device, self._seeds.clone(), 0
+        return found
+
+    def follow(self, other: Streams) -> None:
+        assert isinstance(other, Counters)
+        self._seeds.copy_(other._seeds)
         self._draws = 0
 
     def fill(self, out: Tensor, kind: Kind) -> None:

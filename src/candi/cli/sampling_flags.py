@@ -60,14 +60,15 @@ def add_method_options(flags: ArgumentParser, what: str) -> None:
 
 def add_speed(flags: ArgumentParser) -> None:
     """How a GPU is used."""
-    flags.add_argument("--precision", type=str, default="auto", help="auto, float32 or bf16; auto is bf16 on a GPU.")
+    help = "auto, float32, bf16 or fp8-mixed; auto is bf16 on a GPU."
+    flags.add_argument("--precision", type=str, default="auto", help=help)
     flags.add_argument(
         "--compile",
         type=bool,
         default=False,
         nargs="?",
         const=True,
-        help="Faster on a GPU, after half a minute; nothing for methods that write one token after another.",
+        help="Faster on a GPU, after half a minute.",
     )
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from candi.base.errors import UserError
 from candi.base.rng import fold_in
+from candi.data.rows import by_epoch
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +41,16 @@ class Windows:
     def per_epoch(self) -> int:
         return len(self.tokens) // self.length - 1  # one is given up for the offset
 
-    def window(self, index: int) -> NDArray[np.int64]:
-        """The index-th window ever seen."""
-        epoch, place = divmod(index, self.per_epoch)
-        order, offset = _epoch(self.seed, epoch, self.per_epoch, self.length)
-        start = offset + int(order[place]) * self.length
-        return self.tokens[start : start + self.length].astype(np.int64)
+    def windows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The windows of these numbers, counted from the first ever seen."""
+        starts = by_epoch(numbers, self.per_epoch, lambda epoch: _starts(self.seed, epoch, self.per_epoch, self.length))
+        return np.stack([self.tokens[start : start + self.length] for start in starts]).astype(np.int64)
 
-    def label(self, index: int) -> int | None:
+    def labels(self, numbers: NDArray[np.int64]) -> None:
         return None
 
-    def first_labels(self, count: int) -> list[int | None]:
-        return [None] * len(self.first(count))
+    def first_labels(self, count: int) -> None:
+        return None
 
     def first(self, count: int) -> NDArray[np.int64]:
         """Up to `count` windows spread evenly over the text, always the same: for validation."""
@@ -61,6 +60,8 @@ class Windows:
 
 
 @lru_cache(maxsize=2)
-def _epoch(seed: int, epoch: int, windows: int, length: int) -> tuple[NDArray[np.int64], int]:
+def _starts(seed: int, epoch: int, windows: int, length: int) -> NDArray[np.int64]:
+    """Where the windows of an epoch begin, in their order."""
     random = np.random.default_rng(fold_in(seed, "epoch", epoch))
-    return random.permutation(windows), int(random.integers(length))
+    order = random.permutation(windows)
+    return int(random.integers(length)) + order * length

@@ -1,7 +1,7 @@
 """One document a sequence: rows of equal length, padded, each with a label where there is one."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,16 +29,16 @@ class Sequences(Protocol):
     def size(self) -> str:
         """How much there is, in words."""
 
-    def window(self, index: int) -> NDArray[np.int64]:
-        """The index-th sequence ever seen."""
+    def windows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sequences of these numbers [N, L], counted from the first ever seen."""
 
-    def label(self, index: int) -> int | None:
-        """Its label, if it has one."""
+    def labels(self, numbers: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        """Their labels, if they have some."""
 
     def first(self, count: int) -> NDArray[np.int64]:
         """Up to `count` of them, always the same: for validation."""
 
-    def first_labels(self, count: int) -> list[int | None]:
+    def first_labels(self, count: int) -> NDArray[np.int64] | None:
         """Their labels."""
 
 
@@ -48,7 +48,7 @@ class Rows:
 
     tokens: NDArray[np.int64]
     seed: int
-    labels: NDArray[np.int64] | None = None
+    classes: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.tokens):
@@ -58,25 +58,33 @@ class Rows:
     def size(self) -> str:
         return f"{len(self.tokens):,} documents"
 
-    def window(self, index: int) -> NDArray[np.int64]:
-        return self.tokens[self._place(index)]
+    def windows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.tokens[self._places(numbers)]
 
-    def label(self, index: int) -> int | None:
-        return None if self.labels is None else int(self.labels[self._place(index)])
+    def labels(self, numbers: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        return None if self.classes is None else self.classes[self._places(numbers)]
 
     def first(self, count: int) -> NDArray[np.int64]:
         return self.tokens[self._spread(count)]
 
-    def first_labels(self, count: int) -> list[int | None]:
-        places = self._spread(count)
-        return [None] * len(places) if self.labels is None else self.labels[places].tolist()
+    def first_labels(self, count: int) -> NDArray[np.int64] | None:
+        return None if self.classes is None else self.classes[self._spread(count)]
 
-    def _place(self, index: int) -> int:
-        epoch, place = divmod(index, len(self.tokens))
-        return int(_order(self.seed, epoch, len(self.tokens))[place])
+    def _places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return by_epoch(numbers, len(self.tokens), lambda epoch: _order(self.seed, epoch, len(self.tokens)))
 
     def _spread(self, count: int) -> NDArray[np.int64]:
         return np.linspace(0, len(self.tokens) - 1, min(count, len(self.tokens))).astype(np.int64)
+
+
+def by_epoch(numbers: NDArray[np.int64], size: int, values: Callable[[int], NDArray[np.int64]]) -> NDArray[np.int64]:
+    """values(epoch)[place] of each number = epoch * size + place."""
+    epochs, places = np.divmod(numbers, size)
+    found = np.empty_like(places)
+    for epoch in np.unique(epochs):
+        here = epochs == epoch
+        found[here] = values(int(epoch))[places[here]]
+    return found
 
 
 @lru_cache(maxsize=2)

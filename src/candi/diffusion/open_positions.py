@@ -59,6 +59,8 @@ class OpenPositions:
 
     def gather(self, values: Shaped[Tensor, "B L ..."]) -> Shaped[Tensor, "N ..."]:
         """The rows of the open positions."""
+        if values.stride(1) == 0 and values.shape[1] > 1:  # one row for all positions: it is not copied to each
+            return values[:, 0].index_select(0, self._index // values.shape[1])
         gathered: Tensor = _Gather.apply(values.flatten(0, 1), self)
         return gathered
 

@@ -80,12 +80,17 @@ class _Once:
 def sample(denoise: Denoise, step: Step, state: State, timesteps: Float[Tensor, "T"], rng: Rng) -> Iterator[SampleStep]:
     """z_1, ..., z_0, each with the prediction that led on from it. No gradients are kept."""
     for s in timesteps.to(state.t)[1:]:  # all at once: each would make the CPU wait for the device
-        with torch.no_grad():
-            predict = _Once(denoise, state)
-            later = step(state, predict, s.repeat(len(state.t)), rng)
-        yield SampleStep(state, predict.prediction)
-        state = later
+        seen, state = advance(denoise, step, state, s.repeat(len(state.t)), rng)
+        yield seen
     yield SampleStep(state, None)
+
+
+@torch.no_grad()
+def advance(denoise: Denoise, step: Step, state: State, s: Times, rng: Rng) -> tuple[SampleStep, State]:
+    """One step: what was seen at z_t, and z_s."""
+    predict = _Once(denoise, state)
+    later = step(state, predict, s, rng)
+    return SampleStep(state, predict.prediction), later
 
 
 def last_state(steps: Iterator[SampleStep]) -> State:

@@ -56,6 +56,11 @@ class Space(ABC):
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         """log q(values | x0 = v) for every v, up to a constant in v."""
 
+    @property
+    def recordable(self) -> bool:
+        """Whether making noise is the same work in every step of training."""
+        return True
+
     def invalidate_caches(self) -> None:  # noqa: B027 - most spaces cache nothing
         """Drop what was computed from the token vectors."""
 
@@ -125,6 +130,10 @@ class Projected(Space):
                 weight, self.factor(), rng.normal(*shape, self.embedding.width, dtype=weight.dtype)
             )
             return noise
+
+    @property
+    def recordable(self) -> bool:
+        return self.embedding.vocab_size <= self.embedding.width  # else there is a factor, which is kept or made anew
 
     def hidden(self, values: Values) -> Hidden:
         return values

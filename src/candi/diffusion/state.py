@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+from jaxtyping import Int
+from torch import Tensor
+
 from candi.base.types import Mask, Times, Tokens, Values
 
 
@@ -36,6 +39,11 @@ class State:
     def next_position(self) -> int:
         """The position that comes next in a causal trajectory, where t = 1 - position / length."""
         return round((1 - float(self.t[0])) * self.known.shape[1])
+
+    @property
+    def next_positions(self) -> Int[Tensor, "B"]:
+        """The same on the device, which need not be waited for."""
+        return ((1 - self.t) * self.known.shape[1]).round().long()
 
 
 def hidden(tokens: Tokens, known: Mask) -> Tokens:

@@ -27,12 +27,13 @@ from candi.model.files import (
     recommended,
     write_model,
 )
+from candi.nets.causal import KVCachedDenoiser, sample_causally
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
 from candi.nets.engine import Engine
-from candi.nets.kv_cache import KVCachedDenoiser
+from candi.nets.fp8 import need_eight_bits
 
-PRECISIONS = ("auto", "bf16", "float32")
+PRECISIONS = ("auto", "bf16", "float32", "fp8-mixed")
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,8 @@ class Model(
 
         `prompt` is given text at the start; `infill` is a template in which each `blank` is one token to be filled.
         Steps, temperature and options that are not given are those that the model recommends.
-        `precision` auto is bf16 on a GPU and float32 elsewhere; `compile` pays off from some thousand samples on,
-        and does nothing for a causal method.
+        `precision` auto is bf16 on a GPU and float32 elsewhere, fp8-mixed bf16 with 8-bit products; `compile` pays off
+        from some thousand samples on.
         `label` conditions a model that was trained with labels, `label_weight` is the weight of classifier-free
         guidance; `guide` steers any model.
         `options` are those of the method's step, such as solver="euler" or inference="approximate".
@@ -131,11 +132,11 @@ class Model(
         count, warmth = complete.pop("steps"), complete.pop("temperature")
         sampling = bind(method, **complete)
         step = sampling.step
-        denoise: Denoise = self._network(precision, compile)
+        networks = [self._network(precision, compile) for _ in range(1 if label is None else 2)]
+        denoise: Denoise = networks[0]
         if label is not None:
             self._check_label(label)
-            network, without = self._network(precision, compile), self._network(precision, compile)
-            denoise = guidance.classifier_free(network, without, label, label_weight)
+            denoise = guidance.classifier_free(networks[0], networks[1], label, label_weight)
         denoise = guidance.tempered(denoise, warmth)
         denoise = denoise if top_k is None else guidance.top_k(denoise, top_k)
         denoise = denoise if top_p is None else guidance.top_p(denoise, top_p)
@@ -151,6 +152,9 @@ class Model(
         known: Mask = template.known.to(self.device).repeat(n, 1)
         with torch.no_grad():
             prior = sampling.prior(x0, known, rng)
+        remembering = [network for network in networks if isinstance(network, KVCachedDenoiser)]
+        if remembering and guide is None and self.device.type == "cuda":
+            return sample_causally(remembering, denoise, step, prior, timesteps, rng)
         return sample(denoise, step, prior, timesteps, rng)
 
     def with_defaults(self, **options: Any) -> dict[str, Any]:
@@ -167,18 +171,23 @@ class Model(
             raise unknown("precision", precision, PRECISIONS)
         self.denoiser.eval()  # nothing is dropped out while sampling
         cuda = self.device.type == "cuda"
+        if precision == "fp8-mixed":
+            need_eight_bits(self.device.type)
         if (precision == "bf16" or compile) and not cuda:
             raise UserError("Sampling in bf16 and compiled is for a CUDA GPU; leave out --precision and --compile.")
         if compile and precision == "float32":
             raise UserError("Compiled sampling is in bf16; leave out --precision or --compile.")
         cache = self.denoiser.trunk.new_cache() if self.denoiser.method.causal else None
+        engine = self._rounded(compile, precision == "fp8-mixed") if cuda and precision != "float32" else None
         if cache is not None:
-            return KVCachedDenoiser(self.denoiser, cache, bf16=cuda and precision != "float32")
-        if not cuda or precision == "float32":
-            return self.denoiser
+            return KVCachedDenoiser(self.denoiser, cache, engine)
+        return engine or self.denoiser
+
+    def _rounded(self, compile: bool, fp8: bool) -> Engine:
+        """The network in bf16, made anew when a weight has changed."""
         weights = [(p.data_ptr(), p._version) for p in self.denoiser.parameters()]
-        if self._engine is None or self._engine[0] != (compile, weights):
-            self._engine = (compile, weights), Engine(self.denoiser, compile)
+        if self._engine is None or self._engine[0] != (compile, fp8, weights):
+            self._engine = (compile, fp8, weights), Engine(self.denoiser, compile, fp8)
         return self._engine[1]
 
     def template(

@@ -14,7 +14,9 @@ from candi.base.errors import UserError
 from candi.base.precision import working_dtype
 from candi.base.types import Hidden, Times
 from candi.diffusion.embeddings import TimestepEmbedder
-from candi.nets.layers import Block, KVCache, modulate, rotary
+from candi.nets.dropout import dropout_seeds
+from candi.nets.kv_cache import FixedKVCache, KVCache
+from candi.nets.layers import Block, modulate, rotary
 from candi.nets.trunk import Trunk, TrunkSettings
 
 
@@ -88,19 +90,23 @@ class DiT(Trunk):
         vectors: Hidden,
         time: Times,
         condition: Float[Tensor, "B C"] | None = None,
-        cache: KVCache | None = None,
+        cache: KVCache | FixedKVCache | None = None,
     ) -> Hidden:
         """adaLN is conditioned on the embedded time, plus the condition if there is one."""
-        read = 0 if cache is None else cache.length
         # from here on in the precision of the branches: half of the memory in bf16
         dtype = working_dtype(vectors.device, self.final.weight.dtype)
         # unit vectors have coordinates of size D^-1/2; branches write size 1
         hidden = (vectors * self.input_scale).to(dtype)
         embedded = self.timestep_embedder(time)
         conditioning = F.silu(embedded if condition is None else embedded + condition).to(dtype)
-        angles = rotary(read + hidden.shape[1], self.width // self.settings.heads, hidden.device)[:, read:]
+        length, device = hidden.shape[1], hidden.device
+        positions = torch.arange(length, device=device) if cache is None else cache.positions(length, device)
+        angles = rotary(positions, self.width // self.settings.heads)
+        dropping = self.training and self.settings.dropout > 0
+        seeds = dropout_seeds(2 * len(self.blocks), device).view(-1, 2, 2) if dropping else [None] * len(self.blocks)
         for index, block in enumerate(self.blocks):
-            hidden = block(hidden, conditioning, angles, None if cache is None else cache.blocks[index])
+            kept = None if cache is None else cache.blocks[index]
+            hidden = block(hidden, conditioning, angles, kept, seeds[index])
         shift, scale = self.final(conditioning)[:, None].chunk(2, dim=-1)
         return modulate(hidden, shift, scale)
 

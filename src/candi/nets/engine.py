@@ -1,6 +1,7 @@
 """A network made ready to sample on a GPU."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from candi.base.types import Hidden, Labels, Mask, Times, Tokens, Values
 from candi.diffusion.prediction import Prediction
 from candi.diffusion.state import State
 from candi.nets.denoiser import Denoiser, Features
+from candi.nets.fp8 import eight_bit
 
 _REPLAYED = 2**14  # tokens in a batch; above, kernels are long and a graph's small gaps between them cost more
 
@@ -17,15 +19,21 @@ _REPLAYED = 2**14  # tokens in a batch; above, kernels are long and a graph's sm
 class Engine:
     """The denoiser with its trunk and head rounded to bf16 once, for as many states as are wanted.
 
-    Token vectors, noise and values stay in float32. Compiled, embedding and trunk become few kernels. A small batch is
-    over before the CPU has launched them: there they are recorded as one CUDA graph for each shape and replayed.
+    With `fp8` the products of the trunk's blocks are in 8 bits. Token vectors, noise and values stay in float32.
+    Compiled, embedding and trunk become few kernels. A small batch is over before the CPU has launched them: there they
+    are recorded as one CUDA graph for each shape and replayed.
     """
 
-    def __init__(self, denoiser: Denoiser, compile: bool) -> None:
+    def __init__(self, denoiser: Denoiser, compile: bool, fp8: bool = False) -> None:
         self.vocab_size = denoiser.vocab_size
         self.head = copy.deepcopy(denoiser.head).to(torch.bfloat16)
-        run = denoiser.features_by(denoiser.trunk.rounded(torch.bfloat16))
+        self.trunk = denoiser.trunk.rounded(torch.bfloat16)
+        if fp8:
+            eight_bit(self.trunk)
+        run = denoiser.features_by(self.trunk)
         self._features: Features = Replayed(_compiled(run), _REPLAYED) if compile else run
+        # of a causal trajectory, whose features are those of one position at a time
+        self.one_position: Callable[..., Tensor] = torch.compile(self.trunk) if compile else self.trunk
 
     def __call__(self, state: State, label: Labels | None = None) -> Prediction:
         features = self._features(state.t, state.known, state.tokens, state.values, state.noise_t, label)

@@ -115,6 +115,9 @@ class TransformersCache:
     def length(self) -> int:
         return int(self.kept.get_seq_length())
 
+    def fixed(self, size: int) -> None:
+        return None
+
 
 # where masked language models of a kind have what stands between their blocks and their last layer
 TRANSFORMS = {"bert": "cls.predictions.transform", "modernbert": "head"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from candi.base.types import Hidden, Times
@@ -19,6 +19,16 @@ class Cache(Protocol):
     @property
     def length(self) -> int:
         """How many positions it has read."""
+
+    def fixed(self, size: int) -> "FixedCache | None":
+        """The same with room for `size` positions, whose tensors stay where they are; None if there is no such form."""
+
+
+@runtime_checkable
+class FixedCache(Protocol):
+    """A cache that takes one position at a time, at `position`, which the device knows."""
+
+    position: Int[Tensor, "1"]
 
 
 class Trunk(nn.Module, ABC):

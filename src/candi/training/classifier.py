@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -77,7 +76,7 @@ class ClassifierSettings(FitSettings):
     keep: int = 1
     sample_every: int = 0
     devices: Literal["auto"] | int = 1
-    precision: Literal["auto", "float32", "bf16", "float64"] = "float32"
+    precision: Literal["auto", "float32", "bf16", "fp8-mixed", "float64"] = "float32"
     model: DiTSettings = SMALL
 
     def __post_init__(self) -> None:
@@ -217,7 +216,8 @@ def _quality(task: ClassifierTask, folder: Path, valid: Rows, device: torch.devi
     network.load_state_dict(read_weights(folder / WEIGHTS))
     objective = ClassifierObjective(network.to(device).eval(), task.noise)
     x0 = torch.from_numpy(valid.first(_HELD_OUT)).to(device)
-    label = np.array([value or 0 for value in valid.first_labels(_HELD_OUT)])
+    label = valid.first_labels(_HELD_OUT)
+    assert label is not None
     parts = [objective.log_probs(part, Rng.from_seed(0, device))[:, 1] for part in x0.split(512)]
     scores, steps = torch.cat(parts).cpu().numpy(), step_of(folder) or 0
     positive, negative = scores[label == 1], scores[label == 0]

@@ -16,6 +16,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from candi.base.errors import UserError
+from candi.nets.fp8 import need_eight_bits
 from candi.training.objective import Objective
 from candi.training.settings import FitSettings
 
@@ -23,6 +24,7 @@ from candi.training.settings import FitSettings
 _PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "64-true"]] = {
     "float32": "32-true",
     "bf16": "bf16-mixed",
+    "fp8-mixed": "bf16-mixed",  # with another kind of linear layers
     "float64": "64-true",
 }
 
@@ -44,6 +46,8 @@ def connect(settings: FitSettings) -> Fabric:
             "choose a divisor."
         )
     precision = settings.precision if settings.precision != "auto" else "bf16" if kind == "cuda" else "float32"
+    if precision == "fp8-mixed":
+        need_eight_bits(kind)
     if kind == "cuda":
         torch.set_float32_matmul_precision("high")
     if kind == "cuda" and settings.deterministic:

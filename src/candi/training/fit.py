@@ -21,6 +21,7 @@ from candi.model.files import WEIGHTS, write_model
 from candi.model.model import Model
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
+from candi.nets.fp8 import eight_bit
 from candi.training.devices import accelerator, connect
 from candi.training.loop import Loop, newest
 from candi.training.objective import DenoisingObjective, Objective
@@ -105,6 +106,8 @@ def _run(made: Prepared, settings: FitSettings, fabric: Fabric, launched: bool =
             fabric.barrier()
         if denoiser.method.gaussian() is not None:
             denoiser.method.frequencies = dataset.frequencies()
+        if settings.precision == "fp8-mixed":
+            eight_bit(denoiser.trunk)
         task = DenoiserTask(denoiser, dataset.tokenizer, config, settings.label_dropout, made.rates)
         folder = Loop(task, dataset.train, dataset.valid, settings, fabric, run).go()
         fabric.barrier()

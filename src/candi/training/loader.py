@@ -41,11 +41,11 @@ class ShardedLoader:
         parts = len(mine) // self.micro_batch_size
         return [
             self._micro(
-                np.stack([self.sequences.window(step * self.batch_size + row) for row in rows]),
+                self.sequences.windows(step * self.batch_size + np.array(rows)),
                 list(rows),
                 [fold_in(self.seed, "train", step, row) for row in rows],
                 self.batch_size,
-                [self.sequences.label(step * self.batch_size + row) for row in rows],
+                self.sequences.labels(step * self.batch_size + np.array(rows)),
             )
             for rows in (mine[part::parts] for part in range(parts))
         ]
@@ -57,13 +57,13 @@ class ShardedLoader:
         for start in range(0, len(mine), self.micro_batch_size):
             rows = mine[start : start + self.micro_batch_size]
             seeds = [fold_in(self.seed, "validation", row) for row in rows]
-            some = [labels[row] for row in rows]
+            some = None if labels is None else labels[list(rows)]
             yield self._micro(sequences[list(rows)], list(rows), seeds, len(sequences), some)
 
     def _micro(
-        self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int, labels: list[int | None]
+        self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int, labels: NDArray[np.int64] | None
     ) -> MicroBatch:
-        label = None if None in labels else _to(np.array(labels, np.int64), self.device)
+        label = None if labels is None else _to(labels, self.device)
         return MicroBatch(_to(x0, self.device), np.array(rows), batch, Rng.per_row(seeds, self.device), label)
 
 

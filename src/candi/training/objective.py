@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -30,6 +31,11 @@ class Objective(nn.Module, ABC):
 
     def invalidate_caches(self) -> None:
         """Drop what was computed from the weights: they have changed."""
+
+    @property
+    def recordable(self) -> bool:
+        """Whether every step is the same computation, which can be recorded once and replayed."""
+        return False
 
     def sharding_units(self) -> Sequence[nn.Module]:
         """The parts that FSDP gathers one after another."""
@@ -66,6 +72,10 @@ class DenoisingObjective(Objective):
     def invalidate_caches(self) -> None:
         self.denoiser.method.invalidate_caches()
 
+    @property
+    def recordable(self) -> bool:
+        return self.denoiser.method.recordable
+
     def sharding_units(self) -> Sequence[nn.Module]:
         return self.denoiser.trunk.sharding_units()
 
@@ -73,8 +83,14 @@ class DenoisingObjective(Objective):
 def stratified(row: RowNumbers, rows: int, rng: Rng) -> Times:
     """t_i = t_min + (1 - t_min) (i + u_i)/B: one time in each of B equal intervals of the global batch."""
     dtype = torch.get_default_dtype()
-    start = torch.as_tensor(row, dtype=dtype).to(rng.device, non_blocking=True)
+    start = _on_device(np.asarray(row, np.int64).tobytes(), dtype, rng.device)
     return _within(start + rng.uniform(len(row), dtype=dtype), rows)
+
+
+@lru_cache(maxsize=64)
+def _on_device(row: bytes, dtype: torch.dtype, device: torch.device) -> Float[Tensor, "B"]:
+    """Row numbers, which are the same in every step, copied once."""
+    return torch.as_tensor(np.frombuffer(row, np.int64).copy(), dtype=dtype).to(device)
 
 
 def _within(place: Float[Tensor, "B"], rows: int) -> Float[Tensor, "B"]:

@@ -23,7 +23,7 @@ SETTINGS, TOKENIZER = "run.json", "tokenizer.json"
 MAY_CHANGE = {
     "out", "cache", "steps", "minutes", "micro_batch_size", "checkpoint_every", "keep", "log_every",
     "validate_every", "validate_windows", "sample_every", "samples", "sample_steps",
-    "device", "devices", "nodes", "strategy", "precision", "compile", "keep_activations",
+    "device", "devices", "nodes", "strategy", "precision", "record", "compile", "keep_activations",
     "deterministic",
 }  # fmt: skip
 _OLD_NAMES = {"batch": "batch_size", "micro_batch": "micro_batch_size", "accelerator": "device"}  # of runs of 0.1

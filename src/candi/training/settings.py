@@ -47,7 +47,10 @@ class FitSettings:
         devices: How many on this machine: auto, or a number.
         nodes: How many machines.
         strategy: auto, ddp (copies of the model) or fsdp (pieces of it).
-        precision: auto is bf16 on a GPU and float32 elsewhere; bf16 keeps weights and sums in float32.
+        precision: auto is bf16 on a GPU and float32 elsewhere; bf16 keeps weights and sums in float32; fp8-mixed
+            also makes the products of the trunk's blocks in 8 bits.
+        record: Record a step on one GPU as a CUDA graph and replay it, which small models gain from; by default
+            batches of at most 32,768 tokens.
         compile: Compile the trunk with torch.compile, which takes a minute at the start; by default on a GPU.
         keep_activations: Fraction of the activations that a compiled trunk keeps for the backward pass; the rest is
             computed again. 1 is fastest, less needs less memory.
@@ -81,7 +84,8 @@ class FitSettings:
     devices: Literal["auto"] | int = "auto"
     nodes: int = 1
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
-    precision: Literal["auto", "float32", "bf16", "float64"] = "auto"
+    precision: Literal["auto", "float32", "bf16", "fp8-mixed", "float64"] = "auto"
+    record: bool | None = None
     compile: bool | None = None
     keep_activations: float = 0.85
     deterministic: bool = True

@@ -16,6 +16,7 @@ from candi.training.loader import MicroBatch
 from candi.training.memory import Allocated, MemoryNeed, NoMemoryLeft, out_of_memory
 from candi.training.objective import Objective
 from candi.training.optim import Groups, adamw, learning_rate
+from candi.training.recorded import RecordedGradients, worth_recording
 from candi.training.settings import FitSettings
 
 OptimizerFactory = Callable[[Groups, FitSettings, torch.device], torch.optim.Optimizer]
@@ -60,6 +61,7 @@ class TrainStep:
         assert not isinstance(wrapped, tuple)
         self.wrapped = wrapped
         self.ema = EMA(self.parameters, settings.ema)
+        self._recorded: RecordedGradients | None = None
 
     def _by_rate(self, rates: Mapping[str, float]) -> dict[float, list[int]]:
         """Places of the parameters by their fraction of the learning rate."""
@@ -75,13 +77,7 @@ class TrainStep:
         if not self.objective.training:  # it asks every layer
             self.objective.train()
         self._objective.begin_step(step / self.settings.steps)
-        total = torch.zeros((), device=self.fabric.device)
-        for index, micro in enumerate(micro_batches):
-            last = index == len(micro_batches) - 1
-            with nullcontext() if last else self.fabric.no_backward_sync(self.objective):
-                loss = self._losses(micro).mean() / len(micro_batches)
-                self.fabric.backward(loss)
-            total += loss.detach()
+        total = self._replayed(micro_batches[0]) if self._recordable(micro_batches) else self._summed(micro_batches)
         norm = self.fabric.clip_gradients(
             self.objective, self.wrapped, max_norm=self.settings.clip, error_if_nonfinite=False
         )
@@ -91,9 +87,34 @@ class TrainStep:
         self.ema.update(step)
         return StepResult(total, gathered(norm))
 
+    def _summed(self, micro_batches: Sequence[MicroBatch]) -> Tensor:
+        """The loss; its gradient is added up over the micro-batches."""
+        total = torch.zeros((), device=self.fabric.device)
+        for index, micro in enumerate(micro_batches):
+            last = index == len(micro_batches) - 1
+            with nullcontext() if last else self.fabric.no_backward_sync(self.objective):
+                total += self._backward(micro, len(micro_batches))
+        return total
+
+    def _backward(self, micro: MicroBatch, parts: int = 1) -> Tensor:
+        loss = self._losses(micro).mean() / parts
+        self.fabric.backward(loss)
+        return loss.detach()
+
+    def _recordable(self, micro_batches: Sequence[MicroBatch]) -> bool:
+        wanted = self.settings.record if self.settings.record is not None else worth_recording(micro_batches)
+        alone = self.fabric.world_size == len(micro_batches) == 1
+        return wanted and alone and micro_batches[0].x0.is_cuda and self._objective.recordable
+
+    def _replayed(self, micro: MicroBatch) -> Tensor:
+        if self._recorded is None or not self._recorded.fits(micro):
+            self._recorded = RecordedGradients(self._backward, self.parameters, micro)
+        return self._recorded(micro).clone()
+
     def discard_step(self) -> None:
         """Drop what a step that ran out of memory has left behind."""
         self.optimizer.zero_grad()
+        self._recorded = None
         if self.fabric.device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()  # what was needed is what the next try needs

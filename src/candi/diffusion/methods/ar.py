@@ -10,6 +10,7 @@ from candi.base.rng import Rng
 from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
 from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.methods.base import Method, MethodSettings, Predict
+from candi.diffusion.open_positions import OpenPositions
 from candi.diffusion.prediction import Prediction, uniforms
 from candi.diffusion.schedules import timesteps
 from candi.diffusion.state import State, hidden
@@ -25,6 +26,7 @@ class AR(Method):
 
     bound = True  # with equality
     causal = True
+    looks_back = 1
     time_conditioned = False
     noise_is_visible = False
     fixed_steps = True
@@ -49,12 +51,12 @@ class AR(Method):
         return timesteps(length)
 
     def step(self, state: State, predict: Predict, s: Times, rng: Rng) -> State:
-        here = torch.zeros_like(state.known)
-        here[:, state.next_position] = True
-        here &= ~state.known
+        here = torch.zeros_like(state.known).scatter(1, state.next_positions[:, None], True) & ~state.known
         tokens, numbers = state.tokens, uniforms(state.known.shape, rng)
-        if here.any():
-            tokens = predict().at(here).draw_with(numbers).where(here, tokens)
+        # what is recorded as a graph cannot be asked
+        if (here.is_cuda and torch.cuda.is_current_stream_capturing()) or here.any():
+            one_a_row = OpenPositions(here, capacity=len(here))
+            tokens = predict().at(one_a_row).draw_with(numbers).where(here, tokens)
         return State(s, state.known | here, tokens)
 
     def log_likelihood(self, state: State) -> LogProbs:

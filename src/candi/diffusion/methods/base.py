@@ -26,6 +26,7 @@ class Method(nn.Module, ABC):
     bound: ClassVar[bool]  # is E[loss] >= -log p(x0)?
     why_no_bound: ClassVar[str] = ""  # if not, why
     causal: ClassVar[bool] = False  # may a position look only to its left?
+    looks_back: ClassVar[int | None] = None  # if so, how many tokens before it its vector is made of; None: of any
     time_conditioned: bool = True  # does the trunk get the time?
     noise_is_visible: ClassVar[bool] = True  # does a state look like something where it is not known?
     frequencies: Tensor | None
@@ -47,6 +48,11 @@ class Method(nn.Module, ABC):
         found = state_dict.get(prefix + "frequencies")
         self.frequencies = None if found is None else self.embedding.weight.new_empty(found.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    @property
+    def recordable(self) -> bool:
+        """Whether a step of training does the same on every device and in every step, so that it can be replayed."""
+        return True
 
     @abstractmethod
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:

@@ -156,6 +156,10 @@ class CANDI(Method):
     def gaussian(self) -> tuple[Space, Schedule]:
         return self.space, self.sigma
 
+    @property
+    def recordable(self) -> bool:
+        return self.space.recordable
+
     def invalidate_caches(self) -> None:
         self.space.invalidate_caches()
 

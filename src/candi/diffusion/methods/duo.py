@@ -72,6 +72,10 @@ class DUO(Method):
         self.curriculum, self.softness, self.candidates = curriculum, softness, candidates
         self.sampler, self.grid = sampler, grid
 
+    @property
+    def recordable(self) -> bool:
+        return self.curriculum == 0  # else what the network sees depends on `progress`
+
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
         nothing = torch.zeros_like(x0, dtype=torch.bool)
         temperature = self._temperature()
