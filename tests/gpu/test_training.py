@@ -27,7 +27,7 @@ def _fit(folder: Path, out: str, name: str, steps: int, **more: object) -> Model
     config = candi.ModelConfig(data.tokenizer.vocab_size, 32, name, METHODS[name](**options), trunk)
     settings = {
         "steps": steps, "batch_size": 16, "checkpoint_every": 8, "log_every": 4, "validate_every": 0,
-        "sample_every": 0, "device": DEVICE, "learning_rate": 3e-3, "warmup": 4, "ema": 0.9,
+        "sample_every": 0, "device": DEVICE, "learning_rate": 3e-3, "warmup": 4, "ema": 0.9, "compile": False,
     }  # fmt: skip
     return candi.fit(candi.Denoiser.build(config), data, out=folder / out, **settings | more)
 
@@ -88,7 +88,7 @@ def test_guidance_runs_where_the_model_is():
 def test_a_step_that_is_recorded_and_replayed_is_the_same_step():
     """For every method, with dropout and averages, compiled or not; what cannot be recorded is not."""
     for name in METHODS:
-        for compile in (False, GPU):
+        for compile in (False, GPU) if name in ("candi", "ar") else (False,):
             with tempfile.TemporaryDirectory() as folder:
                 found = [
                     _fit(Path(folder), f"{record}", name, 12, compile=compile, record=record).denoiser.state_dict()

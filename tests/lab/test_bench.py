@@ -8,6 +8,7 @@ import pytest
 import torch
 from candi_lab.bench import guiding
 from candi_lab.bench.ablations import ABLATIONS, CountingDenoiser, DenseHead, EverywhereDenoiser
+from candi_lab.bench.limits import BARS
 from candi_lab.bench.reference import Plain
 from candi_lab.bench.training import model_flops
 from candi_lab.cli import main
@@ -20,12 +21,13 @@ from candi.nets.denoiser import Denoiser
 from candi.nets.dit import DiTSettings
 from candi.training.objective import DenoisingObjective
 
-TOY = ["--size", "toy", "--vocab-size", "300", "--repeats", "1", "--growth", "false", "--device", "cpu"]
+TOY = ["--size", "toy", "--vocab-size", "300", "--repeats", "1", "--device", "cpu"]
 
 
 def _bench(kind: str, folder: Path, capsys, *flags: str) -> dict:
     out = folder / f"cpu-{kind}.json"
-    main(["bench", kind, *TOY, "--out", str(out), *flags])
+    grows = ["--growth", "false"] if kind in ("train", "sample") else []
+    main(["bench", kind, *TOY, *grows, "--out", str(out), *flags])
     assert "tokens/s" in capsys.readouterr().out
     return json.loads(out.read_text())
 
@@ -63,6 +65,13 @@ def test_sampling_is_measured_and_drawn(tmp_path, capsys):
     # at 16 steps; rates are rounded to whole tokens, the finding to four digits
     assert level == pytest.approx(16 * kinds["candi, approximate"]["tokens_per_second"] / fastest, rel=1e-3, abs=1e-3)
     assert all((tmp_path / f"cpu-sample.{ending}").stat().st_size > 1000 for ending in ("svg", "png"))
+
+
+def test_what_has_a_bar_is_measured(tmp_path, capsys):
+    """At toy size no share of a bar is told, and a measurement that fails does not stop the others."""
+    found = _bench("limits", tmp_path, capsys)
+    assert {row["what"] for row in found["rows"]} == BARS.keys() - {"training, batch 128, 8-bit products"}
+    assert not [name for name in found["findings"] if name.startswith(("failed", "share of the bar"))]
 
 
 def test_the_reference_is_candi():

@@ -15,10 +15,16 @@ _KINDS = {
     "copies": ("memcpy", "memset"),
     "everything between (norms, gates, GELU, rotary, dropout)": ("",),
 }
+_LONGEST = 25
 
 
 def shares(call: Callable[[], object], calls: int = 6) -> dict[str, float]:
     """The share of the wall time that each kind of kernel took, and that in which the GPU had nothing to do."""
+    return profiled(call, calls)[0]
+
+
+def profiled(call: Callable[[], object], calls: int = 6) -> tuple[dict[str, float], dict[str, float]]:
+    """The same, and the longest kernels: milliseconds that each takes in a call."""
     call()
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
@@ -30,11 +36,13 @@ def shares(call: Callable[[], object], calls: int = 6) -> dict[str, float]:
         call()
     torch.cuda.synchronize()
     wall = time.perf_counter() - start
-    busy = dict.fromkeys(_KINDS, 0.0)
+    busy, longest = dict.fromkeys(_KINDS, 0.0), {}
     for event in seen.key_averages():
         if event.self_device_time_total > 0:
             name = event.key.lower()
             kind = next(kind for kind, words in _KINDS.items() if any(word in name for word in words))
             busy[kind] += event.self_device_time_total / 1e6
+            longest[event.key[:100]] = round(event.self_device_time_total / 1e3 / calls, 3)
     found = {kind: round(seconds / wall, 4) for kind, seconds in busy.items()}
-    return found | {"nothing": round(max(0.0, 1 - sum(found.values())), 4)}
+    most = dict(sorted(longest.items(), key=lambda one: -one[1])[:_LONGEST])
+    return found | {"nothing": round(max(0.0, 1 - sum(found.values())), 4)}, most

@@ -35,6 +35,13 @@ class Report:
         sizes = {**asdict(settings.trunk), "length": settings.positions, "vocab_size": settings.vocab_size}
         return cls(settings.out, machine(settings.target), given | sizes)
 
+    def resume(self) -> None:
+        """Go on with what an earlier run of the same settings on such a machine has left in the file."""
+        if self.path.exists():
+            earlier = json.loads(self.path.read_text(encoding="utf-8"))
+            if (earlier["machine"], earlier["settings"]) == (self.machine, self.settings):
+                self.rows, self.findings = earlier["rows"], earlier["findings"]
+
     def __post_init__(self) -> None:
         self.console = Console(stderr=True, highlight=False)
 

@@ -27,6 +27,7 @@ class BenchSettings:
         ablation: Also measure our path with one idea left out at a time.
         most_steps: Largest number of denoising steps that is timed.
         repeats: Calls of which the median is taken.
+        only: Measure only what has one of these words, divided by commas, in its name; by default all.
     """
 
     out: Path
@@ -40,6 +41,7 @@ class BenchSettings:
     ablation: bool = True
     most_steps: int = 1024
     repeats: int = 5
+    only: str | None = None
 
     def __post_init__(self) -> None:
         if self.vocab_size < 2 or any(n is not None and n < 1 for n in (self.repeats, self.batch_size, self.length)):
@@ -77,6 +79,10 @@ class BenchSettings:
     @property
     def dtype(self) -> torch.dtype:
         return torch.bfloat16 if self.target.type == "cuda" else torch.float32
+
+    def wants(self, name: str) -> bool:
+        """Whether a measurement of this name is asked for."""
+        return self.only is None or any(word.strip() in name for word in self.only.split(","))
 
     def grown(self, batch: int) -> list[tuple[int, int, int]]:
         """(vocabulary, length, batch): one of them smaller or larger at a time."""

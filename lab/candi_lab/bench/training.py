@@ -64,6 +64,7 @@ class Trainer:
     keep_activations: float = 0.85
     ablation: Ablation | None = None
     precision: Literal["auto", "fp8-mixed"] = "auto"
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         without = self.ablation or Ablation("nothing")
@@ -71,7 +72,8 @@ class Trainer:
         settings = TrainSettings(
             data="", out=Path(tempfile.gettempdir()), method=self.method, settings=self.options, model=self.trunk,
             length=self.length, batch_size=self.batch_size, devices=1, compile=compile,
-            keep_activations=self.keep_activations, deterministic=without.deterministic, steps=10**6,
+            keep_activations=self.keep_activations, steps=10**6,
+            deterministic=self.deterministic or without.deterministic,
             device="cuda" if self.device.type == "cuda" else "cpu", precision=self.precision,
             trunk="dit" if isinstance(self.trunk, DiTSettings) else "transformers",
         )  # fmt: skip

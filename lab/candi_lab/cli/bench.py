@@ -7,6 +7,7 @@ from pathlib import Path
 from candi.base.errors import UserError, unknown
 from candi.cli.parsing import parse, parser
 from candi_lab.bench.guiding import bench_guide
+from candi_lab.bench.limits import bench_limits
 from candi_lab.bench.sampling import bench_sample
 from candi_lab.bench.settings import BenchSettings
 from candi_lab.bench.training import bench_train
@@ -24,25 +25,32 @@ class Kind:
 
 _KINDS = {
     "train": Kind(
-        "Time the training step: ours, the plain reference, CANDI against MDLM, each idea, and growth.", bench_train
+        "Time the training step: ours, the plain reference, CANDI against MDLM, each idea, and growth.",
+        bench_train,
+        without=frozenset({"only"}),
     ),
     "sample": Kind(
         "Time sampling: ours, the plain reference, CANDI against MDLM, and autoregression.",
         bench_sample,
-        without=frozenset({"ablation"}),
+        without=frozenset({"ablation", "only"}),
+    ),
+    "limits": Kind(
+        "Time what has a bar, each beside its own: training, sampling, autoregression, small models.",
+        bench_limits,
+        without=frozenset({"growth", "ablation", "most_steps", "batch_size"}),
     ),
     "guide": Kind(
         "Time guidance at the size of molecules: methods with each classifier that can guide them, and without.",
         bench_guide,
         {"vocab_size": 23, "length": 32},  # QM9's tokens
-        frozenset({"growth", "ablation", "most_steps"}),
+        frozenset({"growth", "ablation", "most_steps", "only"}),
     ),
 }
 
 
 def run(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: candi-lab bench train|sample|guide [options]\n")
+        print("usage: candi-lab bench train|sample|limits|guide [options]\n")
         print(*(f"  {name:<8}{kind.about}" for name, kind in _KINDS.items()), sep="\n")
         return
     name = arguments[0]

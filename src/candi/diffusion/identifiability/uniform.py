@@ -36,11 +36,21 @@ class UniformOfGaussian:
 
     def _around(self, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Place between two knots, values at both, and slopes at both per knot distance."""
-        values, slopes = (part.to(t.device) for part in _knots(self.vocab_size, self.sigma))
+        values, slopes = self._knots(t.device)
         place = t.double() * _KNOTS
         knot = place.floor().clamp(0, _KNOTS - 1)
         i = knot.long()
         return place - knot, values[i], values[i + 1], slopes[i] / _KNOTS, slopes[i + 1] / _KNOTS
+
+    @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator] # no compiler need look into it
+    def _knots(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        return _knots_on(device, self.vocab_size, self.sigma)
+
+
+@lru_cache(maxsize=8)
+def _knots_on(device: torch.device, vocab_size: int, sigma: Schedule) -> tuple[Tensor, Tensor]:
+    values, slopes = _knots(vocab_size, sigma)
+    return values.to(device), slopes.to(device)
 
 
 @lru_cache(maxsize=8)
