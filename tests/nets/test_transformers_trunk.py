@@ -9,12 +9,13 @@ from candi.base.errors import UserError
 from candi.base.rng import Rng
 from candi.diffusion.methods import METHODS
 from candi.diffusion.sampler import bind, last_state, sample
+from candi.nets import transformers_attention
 from candi.nets.causal import KVCachedDenoiser
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
 from candi.nets.transformers_trunk import TransformersSettings
 
-pytest.importorskip("transformers")
+masking_utils = pytest.importorskip("transformers.masking_utils")
 _SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 9}
 NETWORKS = {
     "llama": _SMALL, "qwen2": _SMALL | {"num_key_value_heads": 2}, "bert": _SMALL,
@@ -97,3 +98,42 @@ def test_a_cache_changes_nothing(kind):
 def test_what_is_no_architecture_is_refused(architecture, complaint):
     with pytest.raises(UserError, match=complaint):
         TransformersSettings(32, architecture).build(False)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt2", "bert"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_is_that_of_the_library_and_gets_no_mask(kind, causal, monkeypatch):
+    """Whose plain one is given a mask of all pairs; layers of GPT-2 may scale it by their number."""
+    torch.manual_seed(0)
+    monkeypatch.setitem(NETWORKS, "gpt2", NETWORKS["gpt2"] | {"scale_attn_by_inverse_layer_idx": True})
+    monkeypatch.setattr(masking_utils, "is_tracing", lambda *_: True)  # some of its versions build one then
+    masks, attend = [], transformers_attention.attend
+    monkeypatch.setattr(
+        transformers_attention, "attend", lambda *given, **more: masks.append(given[4]) or attend(*given, **more)
+    )
+    trunk = _settings(kind, time=False).build(causal).eval()
+    vectors = torch.randn(2, 5, 32)
+    seen = torch.ones(5, 5).tril() if causal else torch.ones(5, 5)
+    with torch.no_grad():
+        found = trunk(vectors, torch.zeros(2))
+        trunk.network.config._attn_implementation = "eager"
+        mask = torch.zeros(5, 5).masked_fill(seen == 0, -1e9).expand(2, 1, 5, 5)
+        expected = trunk.network(inputs_embeds=vectors, attention_mask=mask).last_hidden_state
+    torch.testing.assert_close(found, expected)
+    assert masks == [None, None]
+
+
+def test_layers_that_see_a_window_keep_the_attention_of_the_library():
+    """A window is a mask."""
+    names = {kind: _settings(kind).build(False).network.config._attn_implementation for kind in ("modernbert", "llama")}
+    assert names == {"modernbert": "sdpa", "llama": transformers_attention.NAME}
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_attention_with_dropout_is_left_to_the_library(p, monkeypatch):
+    torch.manual_seed(0)
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": p}
+    monkeypatch.setitem(NETWORKS, "bert", NETWORKS["bert"] | dropout)
+    trunk, vectors, time = _settings("bert").build(False), torch.randn(2, 5, 32), torch.zeros(2)
+    learning, done = trunk.train()(vectors, time), trunk.eval()(vectors, time)
+    assert torch.equal(learning, done) == (p == 0)

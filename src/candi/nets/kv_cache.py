@@ -39,12 +39,9 @@ class GrowingBlockCache:
         return 0 if self.keys is None else self.keys.shape[2]
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        read, length, mask = self.length, q.shape[2], None
-        if read:  # new positions see all that was read and, of the new ones, themselves and those before
-            mask = torch.ones(length, read + length, dtype=torch.bool, device=q.device).tril(read)
         self.keys = k if self.keys is None else torch.cat([self.keys, k], dim=2)
         self.values = v if self.values is None else torch.cat([self.values, v], dim=2)
-        return attention(q, self.keys, self.values, mask is None, mask)
+        return attention(q, self.keys, self.values, causal=True)
 
     def with_earlier(self, values: Tensor, count: int) -> Tensor:
         self.inputs = F.pad(values, (count, 0)) if self.inputs is None else torch.cat([self.inputs, values], 2)

@@ -127,6 +127,8 @@ def _network(settings: TransformersSettings, causal: bool) -> tuple[nn.Module, n
     """The blocks, without token vectors and last layer, and the transform if it is asked for."""
     try:
         from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
+
+        from candi.nets.transformers_attention import attention_of
     except ImportError:
         raise UserError(f"Networks of the transformers library need it: {extra('scorers')}.") from None
     try:
@@ -141,14 +143,15 @@ def _network(settings: TransformersSettings, causal: bool) -> tuple[nn.Module, n
         )
     config.is_causal = causal  # the library then makes no causal mask
     config.use_cache = False
+    kernel = attention_of(config.to_dict().get("layer_types"))
     transform = None
     if settings.transform:
         if kind not in TRANSFORMS:
             raise UserError(f"Of {kind} no transform is known, only of {', '.join(TRANSFORMS)}; leave it out.")
-        whole: Any = AutoModelForMaskedLM.from_config(config, attn_implementation="sdpa")
+        whole: Any = AutoModelForMaskedLM.from_config(config, attn_implementation=kernel)
         network, transform = whole.base_model, whole.get_submodule(TRANSFORMS[kind])
     else:
-        network = AutoModel.from_config(config, attn_implementation="sdpa")
+        network = AutoModel.from_config(config, attn_implementation=kernel)
     for part in network.modules():
         if hasattr(part, "is_causal"):
             setattr(part, "is_causal", causal)  # noqa: B010 - what its attention tells the kernel
