@@ -49,7 +49,8 @@ class Tempered(Readout):
         self.head, self.scale = head, scale
 
     def __call__(self, rows: Float[Tensor, "N F"]) -> Rows:
-        return self.head(rows) * self.scale
+        logits = self.head(rows)
+        return logits if self.scale == 1 else logits.mul_(self.scale)  # nobody else holds them
 
     def tempered(self, temperature: float) -> Readout:
         return Tempered(self.head, self.scale / temperature)

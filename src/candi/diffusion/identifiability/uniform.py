@@ -42,9 +42,11 @@ class UniformOfGaussian:
         i = knot.long()
         return place - knot, values[i], values[i + 1], slopes[i] / _KNOTS, slopes[i + 1] / _KNOTS
 
-    @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator] # no compiler need look into it
     def _knots(self, device: torch.device) -> tuple[Tensor, Tensor]:
         return _knots_on(device, self.vocab_size, self.sigma)
+
+    # what torch.compiler.assume_constant_result does, which would load the compiler here and now: a second
+    _knots._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=8)
