@@ -5,12 +5,13 @@ import torch
 from candi.base.errors import UserError
 from candi.base.rng import Rng
 from candi.data.batches import Windows
+from candi.data.store import Joined
 from candi.training.loader import ShardedLoader
 from candi.training.objective import T_MIN, stratified
 
 
 def _windows(tokens: int = 1000, length: int = 10, seed: int = 0) -> Windows:
-    return Windows(np.arange(tokens, dtype=np.uint16), length, seed)
+    return Windows(Joined([np.arange(tokens, dtype=np.uint16)]), length, seed)
 
 
 def _feed(rank: int = 0, world: int = 1, micro_batch: int = 8) -> ShardedLoader:

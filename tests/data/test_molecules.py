@@ -29,6 +29,10 @@ def corpus(tmp_path):
     return Corpus(str(path))
 
 
+def _all(documents) -> np.ndarray:
+    return documents.rows(np.arange(len(documents)))
+
+
 def test_a_molecule_is_cut_into_atoms_bonds_rings_and_brackets(corpus):
     tokenizer = Tokenizer.smiles(corpus.pieces())
     shown = [tokenizer.pieces(tokenizer.encode(s).tolist()) for s in SMILES]
@@ -81,33 +85,33 @@ def test_bad_molecules_are_counted_listed_and_left_out_only_if_asked(tmp_path):
     corpus = Corpus(str(path))
     tokenizer = Tokenizer.smiles(corpus.pieces())
     with pytest.raises(UserError) as error:
-        load_documents(corpus, tokenizer, 12, tmp_path, molecules=True, skip_bad=False)
+        load_documents(corpus, tokenizer, 12, tmp_path, skip_bad=False)
     complaint = str(error.value)
     assert complaint.startswith("3 of 5 documents cannot be used: ")
     assert "line 3 (C1CC) is no molecule" in complaint
     assert "line 5 (this) is no molecule" in complaint
     assert f"line 6 ({'C' * 20}) is too long" in complaint
     assert "--skip-bad" in complaint
-    kept = load_documents(corpus, tokenizer, 12, tmp_path, molecules=True, skip_bad=True)
-    assert [tokenizer.decode(row) for row in kept.tokens] == ["CCO", "C"]
+    kept = load_documents(corpus, tokenizer, 12, tmp_path, skip_bad=True)
+    assert [tokenizer.decode(row) for row in _all(kept)] == ["CCO", "C"]
     assert kept.numbers.tolist() == [0, 2]
     assert "<bos>" in tokenizer.backend.get_vocab()
     clean = load_tokenizer("smiles", corpus, tmp_path, skip_bad=True)
     assert "h" in tokenizer.backend.get_vocab()
     assert "h" not in clean.backend.get_vocab(), "what is left out teaches no tokens"
-    again = load_documents(corpus, tokenizer, 12, tmp_path, molecules=True, skip_bad=True)
-    assert np.array_equal(again.tokens, kept.tokens)
+    again = load_documents(corpus, tokenizer, 12, tmp_path, skip_bad=True)
+    assert np.array_equal(_all(again), _all(kept))
 
 
 def test_the_split_is_the_same_for_everyone_and_labels_stay_with_their_molecules(corpus, tmp_path):
     tokenizer = Tokenizer.smiles(corpus.pieces())
-    documents = load_documents(corpus, tokenizer, 14, tmp_path, molecules=True, skip_bad=False)
+    documents = load_documents(corpus, tokenizer, 14, tmp_path, skip_bad=False)
     train, valid = documents.split(0.25)
-    assert len(valid.tokens) == 2
+    assert len(valid) == 2
     assert sorted([*train.numbers, *valid.numbers]) == list(range(8))
     labels, _ = Label.of("rings>=1").of_corpus(corpus, tmp_path)
     assert labels.tolist() == [0, 0, 1, 0, 0, 1, 0, 1]
-    rows = Rows(train.tokens, 3, labels[train.numbers])
+    rows = Rows(train, 3, labels[train.numbers])
     for index in range(20):
         text = tokenizer.decode(rows.windows(np.array([index]))[0])
         assert rows.labels(np.array([index]))[0] == labels[SMILES.index(text)]
@@ -149,7 +153,7 @@ def test_a_label_that_all_or_none_have_is_refused(corpus, tmp_path):
 def test_without_rdkit_the_rest_works_and_says_what_to_install(corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("candi.data.molecules.HAS_RDKIT", False)
     tokenizer = Tokenizer.smiles(corpus.pieces())
-    assert len(load_documents(corpus, tokenizer, 14, tmp_path, molecules=True, skip_bad=False).tokens) == 8
+    assert len(load_documents(corpus, tokenizer, 14, tmp_path, skip_bad=False)) == 8
     with pytest.raises(UserError, match=r"needs RDKit; get it with pip install -e '\.\[molecules\]'"):
         Label.of("qed:top").of_corpus(corpus, tmp_path)
     for command in (
@@ -172,7 +176,7 @@ def test_a_title_line_names_the_columns_of_molecules(tmp_path):
     path.write_text("SMILES\tname\tactivity\nCCO\tethanol, pure\t6.5\n\nCC\tethane\t-1\n")
     corpus = Corpus(str(path))
     assert [piece.text for piece in corpus.pieces()] == ["CCO", "CC"]
-    assert list(corpus.places()) == ["mine.smi line 2", "mine.smi line 4"]
+    assert [str(piece.place) for piece in corpus.pieces()] == [f"{path} line 2", f"{path} line 4"]
     assert corpus.has("activity")
     assert list(corpus.table("activity")) == ["6.5", "-1"]
     assert Label.of("activity>=6").of_corpus(corpus, tmp_path)[0].tolist() == [1, 0]
@@ -198,5 +202,5 @@ def test_what_cannot_be_read_is_left_out_with_its_tokens(tmp_path):
     path.write_text("CCO\nhello\nCC[Si]C(=\nCC\n")
     corpus = Corpus(str(path))
     tokenizer = Tokenizer.smiles(piece for piece in corpus.pieces() if piece.text in ("CCO", "CC"))
-    found = load_documents(corpus, tokenizer, 8, tmp_path / "cache", molecules=True, skip_bad=True)
+    found = load_documents(corpus, tokenizer, 8, tmp_path / "cache", skip_bad=True)
     assert found.numbers.tolist() == [0, 3]

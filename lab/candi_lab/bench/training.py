@@ -13,6 +13,7 @@ from torch._dynamo.utils import counters
 from candi.base.machine import fresh
 from candi.base.rng import Rng
 from candi.data.batches import Windows
+from candi.data.store import Joined
 from candi.diffusion.methods import CandiSettings, MethodSettings
 from candi.diffusion.spaces import Projected
 from candi.nets.dit import DiTSettings
@@ -88,7 +89,7 @@ class Trainer:
         objective = DenoisingObjective(self.denoiser, compile=compile)
         self.train_step = TrainStep(self.denoiser, objective, settings, fabric, without.optimizer)
         tokens = np.random.default_rng(0).integers(0, self.vocab_size, 64 * self.length * self.batch_size)
-        windows = Windows(tokens.astype(np.uint32), self.length, 0)
+        windows = Windows(Joined([tokens.astype(np.uint32)]), self.length, 0)
         self.loader = ShardedLoader(windows, self.batch_size, self.batch_size, 0, 0, 1, fabric.device)
         self.step = 0
 

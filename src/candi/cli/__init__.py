@@ -7,6 +7,7 @@ PROGRAM = Program(
     about="Diffusion on discrete data.",
     package="candi.cli",
     commands={
+        "prepare": "turn data into tokens beforehand, for many runs and machines",
         "train": "train a model, or continue a run",
         "train-classifier": "train a classifier that can guide a run",
         "sample": "write samples of a trained model",

@@ -5,20 +5,17 @@ import json
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from jsonargparse import Namespace
-from numpy.typing import NDArray
 
 from candi.base.checks import at_least
 from candi.base.errors import UserError
 from candi.base.machine import device_named
 from candi.cli.parsing import add_device, flag, parse, parser
-from candi.cli.sampling_flags import add_batch_size, add_seed, add_steps
+from candi.cli.sampling_flags import add_batch_size, add_chat, add_seed, add_steps, add_unknown, tokenizer_for
 from candi.cli.scorer_flags import add_scorers, scorer_names, words_source
-from candi.data.batches import Windows
-from candi.data.cache import default_folder, load_tokens
 from candi.data.corpus import Corpus
-from candi.data.rows import Rows, load_documents
+from candi.data.datasets import load_sequences
+from candi.data.rows import Sequences
 from candi.evaluation.likelihood import likelihood
 from candi.evaluation.mauve import Mauve
 from candi.evaluation.measures import MEASURES
@@ -39,7 +36,9 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("run", type=str, help="The run's folder, a checkpoint's folder, or hf:OWNER/NAME.")
     flags.add_argument("--data", type=str | None, default=None, help="Text, of any kind that candi train takes.")
     flags.add_argument("--text_field", type=str, default="text", help="Column with the text in JSON lines and Parquet.")
-    flag(flags, "skip_bad", "Leave out molecules that are too long or cannot be read.")
+    add_chat(flags)
+    flag(flags, "skip_bad", "Leave out documents that are too long or cannot be read.")
+    add_unknown(flags)
     flags.add_argument("--sequences", type=int, default=256, help="How many, spread over the text.")
     flags.add_argument("--times", type=int, default=8, help="Times t drawn for each.")
     flag(flags, "generative", "Measure samples of the model instead.")
@@ -63,8 +62,9 @@ def _likelihood(given: Namespace) -> None:
     if given.sequences < 1:
         raise UserError(f"A likelihood needs at least 1 sequence, not {given.sequences}.")
     model = load(given.run, given.device)
-    sequences = _sequences(given, model)
-    result = likelihood(model, sequences, times=given.times, batch_size=given.batch_size, seed=given.seed)
+    data = _sequences(given, model)
+    sequences, marks = data.first(given.sequences), data.first_given(given.sequences)
+    result = likelihood(model, sequences, given=marks, times=given.times, batch_size=given.batch_size, seed=given.seed)
     if given.json:
         values = dataclasses.asdict(result)
         values |= {name: None for name in ("low", "high") if not math.isfinite(values[name])}  # of one sequence
@@ -77,16 +77,13 @@ def _likelihood(given: Namespace) -> None:
     )
 
 
-def _sequences(given: Namespace, model: Model) -> NDArray[np.int64]:
+def _sequences(given: Namespace, model: Model) -> Sequences:
     """As the model was trained on them: windows of a text, or documents that are sequences by themselves."""
-    corpus, length = Corpus(given.data, given.text_field), model.config.length
-    if model.tokenizer.pad is None:
-        tokens = load_tokens(corpus, model.tokenizer, default_folder())
-        return Windows(tokens, length, given.seed).first(given.sequences)
-    documents = load_documents(
-        corpus, model.tokenizer, length, default_folder(), molecules=True, skip_bad=given.skip_bad
+    corpus = Corpus(given.data, given.text_field, model.config.rows or None, given.chat)
+    tokenizer = tokenizer_for(model, given.unknown)
+    return load_sequences(
+        corpus, tokenizer, model.config.length, rows=model.rows, skip_bad=given.skip_bad, seed=given.seed
     )
-    return Rows(documents.tokens, given.seed).first(given.sequences)
 
 
 def _generative(given: Namespace) -> None:

@@ -60,7 +60,7 @@ def run(arguments: Sequence[str]) -> None:
         if name not in PROPERTIES:
             raise unknown("property", name, PROPERTIES)
     model = load(given.run, given.device)
-    if model.tokenizer.pad is None:
+    if not model.tokenizer.framed:
         raise UserError(f"{given.run} was not trained on molecules; train it with --tokenizer smiles.")
     _check(given)
     known, some = _training_data(given.run)

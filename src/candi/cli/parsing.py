@@ -34,9 +34,16 @@ def add_device(flags: ArgumentParser, more: str = "") -> None:
 
 
 def parse(flags: ArgumentParser, arguments: Sequence[str]) -> Namespace:
-    """Hyphens and underscores are both understood in the names of options."""
+    """Hyphens and underscores are both understood in the names of options; a switch alone means true."""
+    spelled = [_spelled(flags, argument) for argument in arguments]
+    switches = {option for action in flags._actions if _is_switch(action) for option in action.option_strings}
+    following = [*spelled[1:], "--"]
+    complete = [
+        f"{argument}=true" if argument in switches and following_.startswith("--") else argument
+        for argument, following_ in zip(spelled, following, strict=True)
+    ]
     try:
-        return flags.parse_args([_spelled(flags, argument) for argument in arguments])
+        return flags.parse_args(complete)
     except argparse.ArgumentError as error:
         raise UserError(f"{_one_sentence(flags, error.message or str(error))} See {flags.prog} --help.") from None
 
@@ -87,6 +94,10 @@ def _spelled(flags: ArgumentParser, argument: str) -> Any:
     if found is None:
         raise UserError(f"There is no option {name}; {_nearest(flags, name)}")
     return found + plus + equals + value
+
+
+def _is_switch(action: argparse.Action) -> bool:
+    return getattr(action, "_typehint", None) in (bool, bool | None)
 
 
 def _names(flags: ArgumentParser) -> list[str]:

@@ -6,19 +6,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jsonargparse import Namespace
+
 from candi.base.errors import UserError
 from candi.cli.parsing import add_device, flag, parse, parser
 from candi.cli.sampling_flags import (
     add_batch_size,
+    add_chat,
     add_class_label,
     add_sampling,
     add_speed,
+    add_unknown,
     class_label,
     sampling_options,
+    tokenizer_for,
 )
+from candi.data.corpus import Corpus
 from candi.diffusion.draws import PRECISION
 from candi.hub.loading import load
-from candi.model.model import Model
+from candi.model.model import Model, Template
 from candi.views.animation import write_animation
 from candi.views.frames import frames
 from candi.views.terminal import watch
@@ -31,7 +37,11 @@ def run(arguments: Sequence[str]) -> None:
         type=str,
         help="The run's folder, a checkpoint's folder, hf:OWNER/NAME, or a model that ships (candi models).",
     )
-    flags.add_argument("--n", type=int, default=1, help="How many samples.")
+    flags.add_argument("--n", type=int, default=1, help="How many samples, of each row of --data.")
+    flags.add_argument("--data", type=str | None, default=None, help="Prompts: a row of a file each, a line of a text.")
+    flags.add_argument("--text_field", type=str, default="text", help="Column with the prompts, if not prompt.")
+    add_chat(flags)
+    add_unknown(flags)
     add_sampling(flags)
     add_class_label(flags)
     add_batch_size(flags)
@@ -47,7 +57,10 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError("--frames saves one sample as .svg or .gif; leave out --n, and end its name in one of them.")
     if given.n < 1:
         raise UserError(f"At least 1 sample is needed, not {given.n}.")
+    if given.data is not None and (given.prompt or given.infill or given.watch or given.frames):
+        raise UserError("--data has the prompts; leave out --prompt, --infill, --watch and --frames.")
     model = load(given.run, given.device)
+    model.tokenizer = tokenizer_for(model, given.unknown)
     options = model.with_defaults(**sampling_options(given, "precision", "compile"), **class_label(given))
     if given.frames is not None:
         _save_frames(given.frames, model, options)
@@ -55,13 +68,38 @@ def run(arguments: Sequence[str]) -> None:
         watch(model, given.n, options)
     if given.watch or given.frames is not None:
         return
-    for number, ids in enumerate(model.sample(given.n, batch_size=given.batch_size, **options).tolist()):
-        text = model.tokenizer.decode(ids)
+    templates = None if given.data is None else _templates(given, model)
+    samples = model.sample(given.n, batch_size=given.batch_size, templates=templates, **options)
+    for number, (ids, text) in enumerate(zip(samples.tolist(), model.texts(samples), strict=True)):
         if given.json:
             record = {"text": text, "tokens": ids, "number": number, "draws": PRECISION, **options}
-            print(json.dumps(record, ensure_ascii=False), flush=True)
+            print(json.dumps(record | _answer(model, templates, number, ids), ensure_ascii=False), flush=True)
         else:
-            sys.stdout.write(text + "\n\n" if number + 1 < given.n else text + "\n")
+            sys.stdout.write(text + "\n\n" if number + 1 < len(samples) else text + "\n")
+
+
+def _templates(given: Namespace, model: Model) -> list[Template]:
+    """One for each sample: `n` for each row."""
+    rows = list(Corpus(given.data, given.text_field, chat=given.chat).openings())
+    if not rows:
+        raise UserError(f"{given.data} has no prompts; give a file with one a row.")
+    found = []
+    for place, opening in rows:
+        try:
+            found += [model.opening(opening, given.length)] * given.n
+        except UserError as error:
+            raise UserError(f"{place}: {error}") from None
+    return found
+
+
+def _answer(model: Model, templates: Sequence[Template] | None, number: int, ids: Sequence[int]) -> dict[str, str]:
+    """Prompt and what follows it, where there are prompts that differ."""
+    if templates is None:
+        return {}
+    known = templates[number].known.tolist()
+    given = known.index(False) if False in known else len(known)
+    prompt = model.tokenizer.decode(ids[:given])
+    return {"prompt": prompt, "completion": model.tokenizer.decode(ids[given:], model.rows)}
 
 
 def _save_frames(path: Path, model: Model, options: Mapping[str, Any]) -> None:

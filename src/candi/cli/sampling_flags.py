@@ -5,7 +5,11 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from candi.base.errors import UserError
+from candi.base.errors import unknown as known_only
+from candi.data.documents import CHAT
+from candi.data.tokenizer import Tokenizer
 from candi.diffusion.methods import Method
+from candi.model.model import Model
 
 TEMPLATE = ("length", "prompt", "infill", "blank")
 SAMPLING = (*TEMPLATE, "steps", "temperature", "top_k", "top_p", "seed")
@@ -56,6 +60,23 @@ def add_batch_size(flags: ArgumentParser, default: int | None = 64, more: str = 
 def add_method_options(flags: ArgumentParser, what: str) -> None:
     for name, values in method_options().items():
         flags.add_argument(f"--{name}", type=str | None, default=None, help=f"{what}: {values}.")
+
+
+def add_chat(flags: ArgumentParser) -> None:
+    help = "How a message of a chat is written, with {role} and {content}."
+    flags.add_argument("--chat", type=str, default=CHAT, help=help)
+
+
+def add_unknown(flags: ArgumentParser) -> None:
+    help = "What a character is that the vocabulary has not: refuse (a sentence about it), or token (its own token)."
+    flags.add_argument("--unknown", type=str, default="refuse", help=help)
+
+
+def tokenizer_for(model: Model, unknown: str) -> Tokenizer:
+    """The model's tokenizer, as --unknown says."""
+    if unknown not in ("refuse", "token"):
+        raise known_only("choice of --unknown", unknown, ("refuse", "token"))
+    return model.tokenizer.tolerating() if unknown == "token" else model.tokenizer
 
 
 def add_speed(flags: ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +10,17 @@ from numpy.typing import NDArray
 from candi.base.errors import UserError
 from candi.base.rng import fold_in
 from candi.data.rows import by_epoch
+from candi.data.store import Joined
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
     """A stream of tokens cut into windows of equal length, in a new order and from a new offset each epoch."""
 
-    tokens: NDArray[np.unsignedinteger]
+    tokens: Joined
     length: int
     seed: int
+    marks: Joined | None = None  # which tokens are given
 
     def __post_init__(self) -> None:
         if len(self.tokens) < self.length:
@@ -43,20 +46,40 @@ class Windows:
 
     def windows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The windows of these numbers, counted from the first ever seen."""
-        starts = by_epoch(numbers, self.per_epoch, lambda epoch: _starts(self.seed, epoch, self.per_epoch, self.length))
-        return np.stack([self.tokens[start : start + self.length] for start in starts]).astype(np.int64)
+        return self._cut(self.tokens, self._starts(numbers)).astype(np.int64)
+
+    def given(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        return None if self.marks is None else self._cut(self.marks, self._starts(numbers)) > 0
+
+    def _starts(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return by_epoch(numbers, self.per_epoch, lambda epoch: _starts(self.seed, epoch, self.per_epoch, self.length))
+
+    def _cut(self, values: Joined, starts: NDArray[np.int64]) -> NDArray[Any]:
+        return np.stack([values[start : start + self.length] for start in starts.tolist()])
 
     def labels(self, numbers: NDArray[np.int64]) -> None:
         return None
+
+    def first_given(self, count: int) -> NDArray[np.bool_] | None:
+        return None if self.marks is None else self._cut(self.marks, self._spread(count)) > 0
 
     def first_labels(self, count: int) -> None:
         return None
 
     def first(self, count: int) -> NDArray[np.int64]:
         """Up to `count` windows spread evenly over the text, always the same: for validation."""
+        return self._cut(self.tokens, self._spread(count)).astype(np.int64)
+
+    def _spread(self, count: int) -> NDArray[np.int64]:
         total = len(self.tokens) // self.length
-        places = np.linspace(0, total - 1, min(count, total)).astype(np.int64)
-        return np.stack([self.tokens[p * self.length : (p + 1) * self.length].astype(np.int64) for p in places])
+        return np.linspace(0, total - 1, min(count, total)).astype(np.int64) * self.length
+
+    @property
+    def learned(self) -> float:
+        """The fraction of all tokens that is not given."""
+        if self.marks is None:
+            return 1.0
+        return 1 - sum(int((part > 0).sum()) for part in self.marks.parts()) / len(self.marks)
 
 
 @lru_cache(maxsize=2)

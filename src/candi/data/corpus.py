@@ -1,95 +1,122 @@
-"""Text from wherever it lies: files, folders, tables, molecules, a Hugging Face data set, Python's own manual."""
+"""Data from wherever it lies: files, folders, archives, standard input, packages, a hub, Python's own manual."""
 
-import bz2
 import csv
-import gzip
 import hashlib
 import importlib.util
-import json
+import io
 import lzma
+import sys
+import tarfile
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from io import TextIOWrapper
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
 
-from candi.base.errors import UserError, extra
+from candi.base.errors import UserError
+from candi.data.digests import digest
+from candi.data.documents import CHAT, COLUMNS, Opening, document, opening
+from candi.data.files import DataFile, is_archive, kind_of, members
+from candi.data.pieces import Part, Piece, Place, Row
+from candi.data.readers import READERS, Reader
+from candi.data.store import Manifest, is_store
 
 PYDOC = "pydoc"  # text that every Python carries
+STDIN = "-"
 HUB = "hf:"  # hf:owner/name or hf:owner/name:split
-_OPENERS: dict[str, Callable[..., TextIOWrapper]] = {
-    ".xz": cast(Callable[..., TextIOWrapper], lzma.open),
-    ".gz": cast(Callable[..., TextIOWrapper], gzip.open),
-    ".bz2": cast(Callable[..., TextIOWrapper], bz2.open),
-}
-_JSON, _PARQUET, _TEXT = {".jsonl", ".ndjson", ".json"}, {".parquet"}, {".txt", ".text", ".md", ".rst", ""}
-_TABLE, _MOLECULES = {".csv": ",", ".tsv": "\t"}, {".smi", ".smiles"}
-_SMILES = "smiles"  # how a title line of molecules begins
+_TEXT = (".txt", ".text", ".md", ".rst", "")  # text whatever it looks like
 # data sets inside packages: package, files in it, column
 PACKAGED = {"qm9": ("qm9pack", "data/qm9_part*.csv", "SMILES"), "moses": ("moses", "dataset/data/train.csv*", "SMILES")}
-csv.field_size_limit(1 << 24)  # a molecule's row may hold all its atoms
 _PIECE = 1 << 22  # characters read at once
-
-
-class Piece(NamedTuple):
-    text: str
-    ends: bool  # does a document end here?
+_DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, csv.Error, tarfile.TarError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A named source of text. `field` is the column that holds the text in JSON lines and Parquet."""
+    """A named source of data.
+
+    `field` is the column that holds the text, of data that has columns. `rows` says whether each line, cell or record
+    is a sequence of its own; None lets the data decide. `chat` is how a message of a chat is written.
+    """
 
     source: str
     field: str = "text"
+    rows: bool | None = None
+    chat: str = CHAT
+
+    @cached_property
+    def prepared(self) -> tuple[Path, Manifest] | None:
+        """The store that candi prepare has made, if the source is one."""
+        folder = Path(self.source).expanduser()
+        return (folder, Manifest.read(folder)) if self.source and is_store(folder) else None
 
     def pieces(self) -> Iterator[Piece]:
-        """The text in pieces of a few megabytes. A plain text file is one document, a JSON or Parquet row another."""
-        if self.source == PYDOC:
-            yield Piece(_manual(), True)
-            return
-        for path in self.files:
-            kind = _kind(path)
-            try:
-                if kind in _JSON:
-                    yield from self._json_rows(path)
-                elif kind in _PARQUET:
-                    yield from self._parquet_rows(path)
-                elif kind in _TABLE:
-                    for number, row in self._table_rows(path):  # cells may end in a line break
-                        yield Piece(self._text_of(row, f"{path} line {number}").strip(), True)
-                elif kind in _MOLECULES:
-                    yield from (Piece(row[_SMILES], True) for _, row in _molecules(path))
-                else:
-                    yield from _plain(path)
-            except UnicodeDecodeError:
-                raise UserError(f"{path} is not UTF-8 text; convert it first (for example with iconv).") from None
-            except (EOFError, OSError, lzma.LZMAError, zlib.error, csv.Error) as error:
-                raise UserError(
-                    f"{path} cannot be read or unpacked ({error}); it may be damaged or cut short."
-                ) from None
+        """The data in pieces of a few megabytes at most. A plain text file is one document, or each of its lines."""
+        for _, pieces in self.documents():
+            yield from pieces
 
-    def places(self) -> Iterator[str]:
-        """Where each document stands, for those whose documents are lines; the others are numbered."""
-        if self.source == PYDOC:
-            yield "Python's manual"
+    def documents(self, start: int = 0) -> Iterator[tuple[Path | None, Iterator[Piece]]]:
+        """The pieces of each file, beginning at a file; None is a text that lies in no file."""
+        if self.source in (PYDOC, STDIN):
+            yield None, self._text_pieces(io.StringIO(self._held), Place(self._title))
             return
-        number = 0
-        for path in self.files:
-            kind = _kind(path)
-            if kind in _MOLECULES:
-                yield from (f"{path.name} line {n}" for n, _ in _molecules(path))
-            elif kind in _TABLE:
-                yield from (f"{path.name} line {n}" for n, _ in self._table_rows(path))
-            elif kind in _JSON:
-                yield from (f"{path.name} line {n}" for n, _ in _json(path))
-            else:
-                for _ in Corpus(str(path), self.field).pieces():
-                    number += 1
-                    yield f"document {number} of {path.name}"
+        for path in self.files[start:]:
+            yield path, self._of(path)
+
+    def _of(self, path: Path) -> Iterator[Piece]:
+        """The pieces of a file, or of all files of an archive."""
+        try:
+            for file in members(path):
+                if file.kind in READERS:
+                    reader = READERS[file.kind]
+                    columns = tuple(dict.fromkeys((self.column, reader.column, *COLUMNS)))
+                    yield from (self._document(row, reader) for row in reader.rows(file, columns))
+                elif not is_archive(path) or self._is_text(file):
+                    with file.text() as text:
+                        yield from self._text_pieces(text, Place(file.name))
+        except UnicodeDecodeError:
+            raise UserError(
+                f"{path} is not UTF-8 text; convert it first (for example with iconv), or name its kind by its ending "
+                f"({', '.join(sorted(READERS))})."
+            ) from None
+        except _DAMAGED as error:
+            raise UserError(f"{path} cannot be read or unpacked ({error}); it may be damaged or cut short.") from None
+
+    def _document(self, row: Row, reader: Reader) -> Piece:
+        column = self.column if self.column in row.values else reader.column
+        return document(row, column if column in row.values else self.column, self.chat)
+
+    def _text_pieces(self, text: io.TextIOBase, place: Place) -> Iterator[Piece]:
+        for piece in _lines(text, place) if self.rows else _plain(text, place):
+            if "\0" in piece.text:
+                raise UserError(f"{piece.place} holds NUL bytes, which are no text; take them out (tr -d '\\000').")
+            yield piece
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that hold it; none of a text that lies in no file."""
+        return [] if self.source in (PYDOC, STDIN) else self.files
+
+    @property
+    def identity(self) -> str:
+        """Where it lies, whatever it holds now."""
+        if self.source == STDIN:
+            return self.fingerprint
+        named = self.source in (PYDOC, *PACKAGED) or self.source.startswith(HUB)
+        return self.source if named else str(Path(self.source).expanduser().resolve())
+
+    @cached_property
+    def by_rows(self) -> bool:
+        """Whether its documents are sequences of their own: where something is given, and rows of integers."""
+        if self.prepared is not None:
+            return self.prepared[1].rows
+        if self.rows is not None:
+            return self.rows
+        first = next(self.pieces(), None)
+        return first is not None and first.ends and (first.tokens is not None or first.parts is not None)
 
     @property
     def column(self) -> str:
@@ -98,119 +125,128 @@ class Corpus:
 
     def has(self, column: str) -> bool:
         """Whether its rows have such a column."""
-        if self.source == PYDOC:
-            return False
-        rows = self._rows(self.files[0])
-        return rows is not None and any(column in row for _, row in islice(rows, 1))
+        return any(column in row.values for row in islice(self.table_rows(), 1))
 
     def table(self, column: str) -> Iterator[str]:
-        """Another column of the same rows, of tables, JSON lines and files of molecules."""
-        for path in self.files:
-            rows = self._rows(path)
-            if rows is None:
-                raise UserError(
-                    f"{path} has no columns, so none that is called {column!r}; give a .csv, JSON lines or Parquet."
-                )
-            for number, row in rows:
-                if row.get(column) in (None, ""):
-                    title = "; a first line 'smiles NAME ...' names its columns" if _kind(path) in _MOLECULES else ""
-                    raise UserError(
-                        f"{path} line {number} has no column {column!r}; it has: {', '.join(map(str, row))}{title}."
-                    )
-                yield str(row[column])
+        """Another column of the same rows."""
+        number = 0
+        for row in self.table_rows():
+            number += 1
+            if row.values.get(column) in (None, ""):
+                smiles = str(row.place).rpartition(" line ")[0].endswith((".smi", ".smiles"))
+                title = "; a first line 'smiles NAME ...' names its columns" if smiles else ""
+                names = ", ".join(map(str, row.values))
+                raise UserError(f"{row.place} has no column {column!r}; it has: {names}{title}.")
+            yield str(row.values[column])
+        if not number:
+            raise UserError(
+                f"{self.source} has no columns, so none that is called {column!r}; give a .csv, JSON lines or Parquet."
+            )
 
-    def _rows(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]] | None:
-        """Line number and named values, of files that have such."""
-        kind = _kind(path)
-        if kind in _TABLE:
-            return self._table_rows(path)
-        if kind in _PARQUET:
-            return self._parquet(path)
-        return _json(path) if kind in _JSON else _molecules(path) if kind in _MOLECULES else None
+    def table_rows(self) -> Iterator[Row]:
+        """The rows with all their columns, of files that have such."""
+        for path in self.paths:
+            for file in members(path):
+                if file.kind in READERS:
+                    yield from READERS[file.kind].rows(file, None)
+
+    def openings(self) -> Iterator[tuple[Place, Opening]]:
+        """What each row gives to begin with; of a text file each line."""
+        if self.prepared is not None or not self.paths:
+            lines = _lines(io.StringIO(self._held), Place(self._title))
+            yield from ((piece.place, (Part(piece.text, True),)) for piece in lines)
+            return
+        for path in self.paths:
+            for file in members(path):
+                reader = READERS.get(file.kind)
+                if reader is not None:
+                    for row in reader.rows(file, None):
+                        column = self.column if self.column in row.values else reader.column
+                        yield row.place, opening(row, column, self.chat)
+                else:
+                    with file.text() as text:
+                        yield from ((p.place, (Part(p.text, True),)) for p in _lines(text, Place(file.name)))
 
     @cached_property
     def files(self) -> list[Path]:
+        return self._found[0]
+
+    @cached_property
+    def skipped(self) -> list[Path]:
+        """Files of a folder that are not read: they hold no text and no kind of data that is known."""
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[list[Path], list[Path]]:
         if self.source in PACKAGED:
-            return _packaged(self.source)
+            return _packaged(self.source), []
+        if self.prepared is not None:
+            raise UserError(f"{self.source} is a store of tokens, and what it was made of is needed here; give that.")
         root = _download(self.source) if self.source.startswith(HUB) else Path(self.source).expanduser()
         if not self.source or not root.exists():
             raise UserError(f"There is no file or folder {self.source!r} to read text from; check the path.")
         if root.is_file():
-            return [root]
-        known = _TEXT | _JSON | _PARQUET | _TABLE.keys() | _MOLECULES
+            return [root], []
+        if not root.is_dir():
+            raise UserError(f"{self.source!r} is no file and no folder; give the path of one, or - for standard input.")
         shown = (p for p in root.rglob("*") if not any(part.startswith(".") for part in p.relative_to(root).parts))
-        found = sorted(p for p in shown if p.is_file() and _kind(p) in known)
         split = self.source.removeprefix(HUB).partition(":")[2] if self.source.startswith(HUB) else ""
-        found = [p for p in found if split in p.relative_to(root).as_posix()]
-        if not found:
+        there = sorted(p for p in shown if p.is_file() and split in p.relative_to(root).as_posix())
+        read = [p for p in there if _known(p) or self._is_text(DataFile(str(p), lambda p=p: p.open("rb")))]  # type: ignore[misc]
+        if not read:
             raise UserError(f"{self.source!r} holds no text, JSON lines or Parquet files; point --data at some.")
-        return found
+        kept = set(read)
+        return read, [p for p in there if p not in kept]
+
+    def _is_text(self, file: DataFile) -> bool:
+        try:
+            return file.looks_like_text()
+        except _DAMAGED:
+            return False
+
+    @property
+    def survey(self) -> str:
+        """What is read and what is not, in words."""
+        if self.source in (PYDOC, STDIN) or len(self.files) + len(self.skipped) < 2:
+            return ""
+        read = ", ".join(f"{kind or 'no ending'} {n}" for kind, n in _kinds(self.files).most_common(6))
+        line = f"{self.source}: {len(self.files):,} files are read ({read})"
+        if not self.skipped:
+            return line + "."
+        names = ", ".join(path.name for path in self.skipped[:3]) + (", ..." if len(self.skipped) > 3 else "")
+        return f"{line}; {len(self.skipped):,} hold no text and are not ({names})."
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the content as it lies on disk."""
-        digest = hashlib.sha256(self.field.encode())
-        if self.source == PYDOC:
-            digest.update(_manual().encode())
-        else:
-            for path in self.files:
-                digest.update((path.suffix if path.suffix == _kind(path) else path.suffix + _kind(path)).encode())
-                with path.open("rb") as file:
-                    digest.update(hashlib.file_digest(file, "sha256").digest())
-        return digest.hexdigest()
+        if self.prepared is not None:
+            return self.prepared[1].data
+        found = hashlib.sha256(self.field.encode())
+        if self.chat != CHAT:
+            found.update(self.chat.encode())
+        if not self.paths:
+            found.update(self._held.encode())
+        for path in self.paths:
+            found.update((path.suffix if path.suffix == kind_of(path) else path.suffix + kind_of(path)).encode())
+            found.update(bytes.fromhex(digest(path)))
+        return found.hexdigest()
 
-    def _json_rows(self, path: Path) -> Iterator[Piece]:
-        for number, row in _json(path):
-            yield Piece(self._text_of(row, f"{path} line {number}"), True)
+    @property
+    def _title(self) -> str:
+        return "Python's manual" if self.source == PYDOC else "standard input"
 
-    def _table_rows(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Line number and row, the names in the first line."""
-        with _open(path) as file:
-            table = csv.DictReader(file, delimiter=_TABLE[_kind(path)])
-            if self.column not in (table.fieldnames or ()):
-                names = ", ".join(table.fieldnames or ())
-                raise UserError(f"{path} has no column {self.column!r}; set --text-field to one of: {names}.")
-            for row in table:
-                yield table.line_num, row
-
-    def _parquet_rows(self, path: Path) -> Iterator[Piece]:
-        for number, row in self._parquet(path, [self.field]):
-            yield Piece(self._text_of(row, f"{path} row {number}"), True)
-
-    def _parquet(self, path: Path, columns: list[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Number and row, of all columns or some."""
-        if importlib.util.find_spec("pyarrow") is None:
-            raise UserError(f"Reading {path} needs pyarrow; get it with {extra('parquet')}.")
-        import pyarrow.parquet as parquet
-        from pyarrow import ArrowInvalid
-
-        try:
-            table = parquet.ParquetFile(path)
-        except ArrowInvalid:
-            raise UserError(f"{path} is not a readable Parquet file; it may be damaged or cut short.") from None
-        if self.field not in table.schema_arrow.names:
-            names = ", ".join(table.schema_arrow.names)
-            raise UserError(f"{path} has no column {self.field!r}; set --text-field to one of: {names}.")
-        rows = (row for batch in table.iter_batches(columns=columns) for row in batch.to_pylist())
-        yield from enumerate(rows, 1)
-
-    def _text_of(self, row: object, where: str) -> str:
-        text = row.get(self.column) if isinstance(row, dict) else None
-        if isinstance(row, dict) and self.column in row and text is None:
-            raise UserError(f"{where} has nothing in the field {self.column!r}; leave such rows out of the file.")
-        if not isinstance(text, str):
-            raise UserError(f"{where} has no text in the field {self.column!r}; set --text-field to the one that has.")
-        check_text(text, where)
-        return text
+    @cached_property
+    def _held(self) -> str:
+        """The text of a source that is no file."""
+        return _manual() if self.source == PYDOC else _standard_input()
 
 
-def check_text(text: str, where: str) -> None:
-    """Refuse halves of characters, which JSON and command lines can hold and no tokenizer reads."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        half = text[error.start]
-        raise UserError(f"{where} holds {half!r}, which is half a character and no text; mend it.") from None
+def _kinds(files: list[Path]) -> Counter[str]:
+    return Counter(kind_of(path) for path in files)
+
+
+def _known(path: Path) -> bool:
+    return kind_of(path) in READERS or kind_of(path) in _TEXT or is_archive(path)
 
 
 def _manual() -> str:
@@ -219,43 +255,14 @@ def _manual() -> str:
     return "\n".join(topics.values())
 
 
-def _kind(path: Path) -> str:
-    return Path(path.stem).suffix.lower() if path.suffix in _OPENERS else path.suffix.lower()
-
-
-def _open(path: Path) -> TextIOWrapper:
-    # some programs begin their files with a mark that is no text
-    return _OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8-sig")
-
-
-def _json(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with _open(path) as file:
-        for number, line in enumerate(file, 1):
-            if line.strip():
-                try:
-                    yield number, json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise UserError(
-                        f"{path} line {number} is not JSON ({error.msg}); one object a line is expected."
-                    ) from None
-
-
-def _molecules(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line number and molecule: the first word. What follows counts if a first line "smiles NAME ..." names it."""
-    names: list[str] = []
-    mark = None
-    with _open(path) as file:
-        for number, line in enumerate(file, 1):
-            if number == 1 and line.split()[:1] and line.split()[0].lower() == _SMILES:
-                mark = "\t" if "\t" in line.strip() else None  # between tabs there may be names of several words
-                names = [name.strip() for name in line.strip().split(mark)][1:]
-            elif line.strip():
-                words = [word.strip() for word in line.strip().split(mark)][1:]
-                if names and len(words) > len(names):
-                    raise UserError(
-                        f"{path} line {number} has more columns than its first line names; put tabs between them."
-                    )
-                yield number, {**dict(zip(names, words, strict=False)), _SMILES: line.split()[0]}
+@lru_cache(maxsize=1)
+def _standard_input() -> str:
+    """It can be read once."""
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError("Standard input is not UTF-8 text; convert it first (for example with iconv).") from None
+    return text.replace("\r\n", "\n")
 
 
 def _packaged(source: str) -> list[Path]:
@@ -268,25 +275,31 @@ def _packaged(source: str) -> list[Path]:
     return sorted(Path(found.submodule_search_locations[0]).glob(pattern))
 
 
-def _plain(path: Path) -> Iterator[Piece]:
+def _plain(text: io.TextIOBase, place: Place) -> Iterator[Piece]:
     """Cut at the last white space of each read, so that no word is torn."""
     rest = ""
-    with _open(path) as file:
-        while read := file.read(_PIECE):
-            text = rest + read
-            cut = max(text.rfind("\n"), text.rfind(" ")) + 1 or len(text)
-            rest = text[cut:]
-            yield Piece(text[:cut], False)
-    yield Piece(rest, True)
+    while read := text.read(_PIECE):
+        held = rest + read
+        cut = max(held.rfind("\n"), held.rfind(" ")) + 1 or len(held)
+        rest = held[cut:]
+        yield Piece(held[:cut], False, place)
+    yield Piece(rest, True, place)
+
+
+def _lines(text: io.TextIOBase, place: Place) -> Iterator[Piece]:
+    """Each line that is not empty."""
+    for number, line in enumerate(text, 1):
+        if line.strip():
+            yield Piece(line.rstrip("\n"), True, Place(place.file, "line", number))
 
 
 def _download(source: str) -> Path:
-    """The text and Parquet files of a data set on the hub; no code of it is ever run."""
+    """The text and data files of a data set on the hub; no code of it is ever run."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     name = source.removeprefix(HUB).partition(":")[0]
-    patterns = [f"*{suffix}" for suffix in sorted((_JSON | _PARQUET | {".txt"}) - {".json"})]
+    patterns = [f"*{ending}{packing}" for ending in sorted({*READERS, ".txt"} - {".json"}) for packing in ("", ".*")]
     try:
         return Path(snapshot_download(name, repo_type="dataset", allow_patterns=patterns))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:

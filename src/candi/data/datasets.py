@@ -9,10 +9,13 @@ from torch import Tensor
 
 from candi.base.errors import UserError
 from candi.data.batches import Windows
-from candi.data.cache import default_folder, load_tokenizer, load_tokens
+from candi.data.cache import default_folder, load_tokenizer
 from candi.data.corpus import Corpus
+from candi.data.documents import CHAT
 from candi.data.labels import Label
-from candi.data.rows import Documents, Rows, Sequences, load_documents
+from candi.data.prepare import store_of
+from candi.data.rows import Documents, Rows, Sequences, documents_of
+from candi.data.store import TokenStore
 from candi.data.tokenizer import Tokenizer
 
 
@@ -28,9 +31,14 @@ class Dataset:
     label: str | None = None
 
     @property
-    def sizes(self) -> tuple[int, int, str | None]:
-        """Vocabulary, length and label: what a denoiser is built for."""
-        return self.tokenizer.vocab_size, self.length, self.label
+    def rows(self) -> bool:
+        """Whether each sequence is a document, which ends and is padded. Molecules always are: their marks say so."""
+        return isinstance(self.train, Rows) and not self.tokenizer.framed
+
+    @property
+    def sizes(self) -> tuple[int, int, str | None, bool]:
+        """Vocabulary, length, label and rows: what a denoiser is built for."""
+        return self.tokenizer.vocab_size, self.length, self.label, self.rows
 
     def frequencies(self, most: int = 2**23) -> Float[Tensor, "P V"]:
         """How frequent each token is in at most so many tokens of training: one row, as text that is cut anywhere looks
@@ -38,7 +46,7 @@ class Dataset:
         the same at every position, or one row a position where each sequence is a document of its own.
         """
         windows = torch.from_numpy(self.train.first(max(1, most // self.length)))
-        columns = windows.T if self.tokenizer.pad is not None else windows.reshape(1, -1)
+        columns = windows.T if isinstance(self.train, Rows) else windows.reshape(1, -1)
         counts = [torch.bincount(column, minlength=self.tokenizer.vocab_size) for column in columns]
         return torch.stack(counts).float() / columns.shape[1]
 
@@ -51,27 +59,41 @@ def load_dataset(
     valid: str | None = None,
     valid_fraction: float = 0.05,
     text_field: str = "text",
+    rows: bool | None = None,
+    chat: str = CHAT,
     label: str | None = None,
     skip_bad: bool = False,
     seed: int = 0,
     cache: Path | None = None,
 ) -> Dataset:
-    """Text, tables or molecules as sequences of `length` tokens; `seed` decides their order.
+    """Text, tables, molecules, integers or prepared tokens as sequences of `length` tokens; `seed` decides their order.
 
     `data` is anything that `candi train --data` takes, `tokenizer` a spec such as char, smiles or bpe:4096, or a
-    tokenizer that exists. Validation is on another text, or on a fraction that is kept from training.
+    tokenizer that exists. Validation is on another text, or on a fraction that is kept from training. With `rows` each
+    line, cell or record is a sequence of its own; None lets the data decide.
     """
-    corpus, folder = Corpus(data, text_field), cache or default_folder()
+    corpus, folder = Corpus(data, text_field, rows, chat), cache or default_folder()
     if isinstance(tokenizer, str):
         tokenizer = load_tokenizer(tokenizer, corpus, folder, skip_bad)
-    other = None if valid is None else Corpus(valid, text_field)
-    if tokenizer.pad is None:
-        if label is not None:
-            raise UserError("--label needs one document a sequence, as --tokenizer smiles makes them.")
-        train, held_out = _windows(corpus, other, tokenizer, length, valid_fraction, seed, folder)
-    else:
+    other = None if valid is None else Corpus(valid, text_field, rows, chat)
+    if tokenizer.framed or corpus.by_rows:
         train, held_out = _rows(corpus, other, tokenizer, length, valid_fraction, label, skip_bad, seed, folder)
+    else:
+        if label is not None:
+            raise UserError("--label needs one document a sequence, as --rows or --tokenizer smiles make them.")
+        train, held_out = _windows(corpus, other, tokenizer, length, valid_fraction, seed, folder)
     return Dataset(tokenizer, length, train, held_out, corpus.fingerprint, label)
+
+
+def load_sequences(
+    corpus: Corpus, tokenizer: Tokenizer, length: int, *, rows: bool, skip_bad: bool = False, seed: int = 0,
+    cache: Path | None = None,
+) -> Sequences:  # fmt: skip
+    """All of a corpus as sequences of a model, to evaluate it on."""
+    store = store_of(corpus, tokenizer, cache or default_folder(), tokenizer.framed)
+    if rows:
+        return Rows(documents_of(store, tokenizer, length, skip_bad, corpus), seed)
+    return Windows(store.tokens, length, seed, store.given)
 
 
 def _windows(
@@ -79,20 +101,37 @@ def _windows(
     folder: Path,
 ) -> tuple[Sequences, Sequences | None]:  # fmt: skip
     """A stream of tokens cut into sequences."""
-    tokens = load_tokens(corpus, tokenizer, folder)
+    store = store_of(corpus, tokenizer, folder)
+    size = len(store.tokens)
+    if not size:
+        raise UserError(f"{corpus.source!r} holds no text at all; point --data at some.")
     if other is not None:
-        held_out = load_tokens(other, tokenizer, folder)
-        if len(held_out) < length:
+        others = store_of(other, tokenizer, folder)
+        held_out = _part(others, length, seed)
+        if held_out is None:
             raise UserError(
-                f"{other.source} has {len(held_out)} tokens, too few for a sequence of {length}; give more."
+                f"{other.source} has {len(others.tokens)} tokens, too few for a sequence of {length}; give more."
             )
+        cut = size
     else:
-        cut = len(tokens) - int(len(tokens) * valid_fraction)
-        cut = cut if len(tokens) - cut >= length else len(tokens)  # too little to validate on is still trained on
-        tokens, held_out = tokens[:cut], tokens[cut:]
-    windows = Windows(tokens, length, seed)
-    windows.check_epoch()
-    return windows, Windows(held_out, length, seed) if len(held_out) else None
+        cut = size - int(size * valid_fraction)
+        cut = cut if size - cut >= length else size  # too little to validate on is still trained on
+        held_out = _part(store, length, seed, cut)
+    train = _part(store, length, seed, 0, cut)
+    if train is None:
+        raise UserError(f"The text has {cut} tokens, too few for a sequence of {length}; give more text.")
+    train.check_epoch()
+    return train, held_out
+
+
+def _part(store: TokenStore, length: int, seed: int, start: int = 0, stop: int | None = None) -> Windows | None:
+    """Windows of a part of the stream, if it is long enough for one."""
+    stop = len(store.tokens) if stop is None else stop
+    if stop - start < length:
+        return None
+    return Windows(
+        store.tokens.part(start, stop), length, seed, None if store.given is None else store.given.part(start, stop)
+    )
 
 
 def _rows(
@@ -102,15 +141,15 @@ def _rows(
     """A sequence for each document."""
 
     def documents(of: Corpus) -> Documents:
-        return load_documents(of, tokenizer, length, folder, molecules=True, skip_bad=skip_bad)
+        return documents_of(store_of(of, tokenizer, folder, tokenizer.framed), tokenizer, length, skip_bad, of)
 
     def rows(of: Corpus, some: Documents) -> Rows:
         if label is None:
-            return Rows(some.tokens, seed)
+            return Rows(some, seed)
         labels, _ = Label.of(label).fixed(corpus, folder).of_corpus(of, folder, both=of is corpus)
-        return Rows(some.tokens, seed, labels[some.numbers])
+        return Rows(some, seed, labels[some.numbers])
 
     train, held_out = documents(corpus).split(0.0 if other is not None else valid_fraction)
     if other is not None:
         held_out = documents(other)
-    return rows(corpus, train), rows(other or corpus, held_out) if len(held_out.tokens) else None
+    return rows(corpus, train), rows(other or corpus, held_out) if len(held_out) else None

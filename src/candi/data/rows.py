@@ -1,7 +1,6 @@
-"""One document a sequence: rows of equal length, padded, each with a label where there is one."""
+"""Sequences that a step of training is fed from, and rows: one document a sequence, padded."""
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from candi.base.errors import UserError
-from candi.base.files import whole_file
-from candi.base.progress import say
 from candi.base.rng import fold_in
 from candi.data.corpus import Corpus
-from candi.data.molecules import rdkit_version, readable
+from candi.data.prepare import store_of
+from candi.data.store import TokenStore
 from candi.data.tokenizer import Tokenizer
 
 _LISTED = 10
@@ -29,8 +27,19 @@ class Sequences(Protocol):
     def size(self) -> str:
         """How much there is, in words."""
 
+    @property
+    def length(self) -> int:
+        """Tokens in each."""
+
+    @property
+    def learned(self) -> float:
+        """The fraction of all tokens that is not given."""
+
     def windows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """The sequences of these numbers [N, L], counted from the first ever seen."""
+
+    def given(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Which of their tokens are given [N, L], if some are."""
 
     def labels(self, numbers: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Their labels, if they have some."""
@@ -38,43 +47,109 @@ class Sequences(Protocol):
     def first(self, count: int) -> NDArray[np.int64]:
         """Up to `count` of them, always the same: for validation."""
 
+    def first_given(self, count: int) -> NDArray[np.bool_] | None:
+        """Which of their tokens are given."""
+
     def first_labels(self, count: int) -> NDArray[np.int64] | None:
         """Their labels."""
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows [N, L] in a new order each epoch."""
+class Documents:
+    """Some documents of a store as rows of `length` tokens, and which document each of them is."""
 
-    tokens: NDArray[np.int64]
+    store: TokenStore
+    length: int
+    pad: int
+    numbers: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def rows(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Tokens [N, L] of the documents at these places, padded."""
+        index, inside = self._index(places)
+        return np.where(inside, self.store.tokens.take(index).astype(np.int64), self.pad)
+
+    def given(self, places: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        """Which of their tokens are given [N, L], if some are."""
+        if self.store.given is None:
+            return None
+        index, inside = self._index(places)
+        return inside & (self.store.given.take(index) > 0)
+
+    def _index(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Where in the stream the tokens of each row are [N, L], and which of them are of its document."""
+        numbers, ends = self.numbers[places], self.store.ends
+        index = np.where(numbers > 0, ends[numbers - 1], 0)[:, None] + np.arange(self.length)
+        inside = index < ends[numbers, None]
+        return np.where(inside, index, 0), inside
+
+    @property
+    def learned(self) -> float:
+        """The fraction of all places that is not given; padding is learned."""
+        total = sum(shard.given for shard in self.store.shards)
+        return 1 - total / max(1, self.length * len(self.store.ends))
+
+    def split(self, valid_fraction: float) -> tuple["Documents", "Documents"]:
+        """The same for every run: neighbours in a file are often alike, so its end would be no fair test."""
+        order = np.random.default_rng(0).permutation(len(self))
+        cut = len(order) - int(len(order) * valid_fraction)
+        return self._at(np.sort(order[:cut])), self._at(np.sort(order[cut:]))
+
+    def _at(self, places: NDArray[np.int64]) -> "Documents":
+        return Documents(self.store, self.length, self.pad, self.numbers[places])
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Documents in a new order each epoch."""
+
+    documents: Documents
     seed: int
     classes: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
-        if not len(self.tokens):
+        if not len(self.documents):
             raise UserError("There are no rows to learn from; give more data or a smaller --valid-fraction.")
 
     @property
     def size(self) -> str:
-        return f"{len(self.tokens):,} documents"
+        return f"{len(self.documents):,} documents"
+
+    @property
+    def length(self) -> int:
+        return self.documents.length
+
+    @property
+    def learned(self) -> float:
+        return self.documents.learned
 
     def windows(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self.tokens[self._places(numbers)]
+        return self.documents.rows(self._places(numbers))
+
+    def given(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        return self.documents.given(self._places(numbers))
 
     def labels(self, numbers: NDArray[np.int64]) -> NDArray[np.int64] | None:
         return None if self.classes is None else self.classes[self._places(numbers)]
 
     def first(self, count: int) -> NDArray[np.int64]:
-        return self.tokens[self._spread(count)]
+        return self.documents.rows(self._spread(count))
+
+    def first_given(self, count: int) -> NDArray[np.bool_] | None:
+        return self.documents.given(self._spread(count))
 
     def first_labels(self, count: int) -> NDArray[np.int64] | None:
         return None if self.classes is None else self.classes[self._spread(count)]
 
     def _places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        return by_epoch(numbers, len(self.tokens), lambda epoch: _order(self.seed, epoch, len(self.tokens)))
+        size = len(self.documents)
+        return by_epoch(numbers, size, lambda epoch: _order(self.seed, epoch, size))
 
     def _spread(self, count: int) -> NDArray[np.int64]:
-        return np.linspace(0, len(self.tokens) - 1, min(count, len(self.tokens))).astype(np.int64)
+        size = len(self.documents)
+        return np.linspace(0, size - 1, min(count, size)).astype(np.int64)
 
 
 def by_epoch(numbers: NDArray[np.int64], size: int, values: Callable[[int], NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -92,62 +167,51 @@ def _order(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
     return np.random.default_rng(fold_in(seed, "rows", epoch)).permutation(rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Documents:
-    """Rows of a corpus, and which document each of them is."""
-
-    tokens: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-
-    def split(self, valid_fraction: float) -> tuple["Documents", "Documents"]:
-        """The same for every run: neighbours in a file are often alike, so its end would be no fair test."""
-        order = np.random.default_rng(0).permutation(len(self.tokens))
-        cut = len(order) - int(len(order) * valid_fraction)
-        return self._at(np.sort(order[:cut])), self._at(np.sort(order[cut:]))
-
-    def _at(self, places: NDArray[np.int64]) -> "Documents":
-        return Documents(self.tokens[places], self.numbers[places])
+def load_documents(corpus: Corpus, tokenizer: Tokenizer, length: int, folder: Path, *, skip_bad: bool) -> Documents:
+    """The documents of a corpus as rows. Those that are too long, and molecules that cannot be read, are refused or
+    left out."""
+    return documents_of(store_of(corpus, tokenizer, folder, tokenizer.framed), tokenizer, length, skip_bad, corpus)
 
 
-def load_documents(
-    corpus: Corpus, tokenizer: Tokenizer, length: int, folder: Path, *, molecules: bool, skip_bad: bool
+def documents_of(
+    store: TokenStore, tokenizer: Tokenizer, length: int, skip_bad: bool, corpus: Corpus | None = None
 ) -> Documents:
-    """Made once and kept. Documents that are too long, and molecules that cannot be read, are refused or left out."""
-    reader = rdkit_version() if molecules else "text"  # what counts as a molecule
-    key = "\n".join(("rows 2", corpus.fingerprint, tokenizer.fingerprint, str(length), reader, str(skip_bad)))
-    path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.rows.npy"
-    if not path.exists():
-        say(f"Turning the documents of {corpus.source} into tokens; they are kept in {folder}.")
-        table = _made(corpus, tokenizer, length, molecules, skip_bad)
-        with whole_file(path) as file:
-            np.save(file, table)
-    table = np.load(path)
-    return Documents(table[:, 1:], table[:, 0])
+    """The documents of a store as rows of `length` tokens."""
+    sizes = np.diff(store.ends, prepend=0)
+    longest = int(sizes.max(initial=0))
+    if tokenizer.pad is None and len(sizes) and (short := int(sizes[sizes > 0].min(initial=longest))) < length:
+        raise UserError(
+            f"The rows of {store.source} have {short} tokens and nothing to fill longer ones with; give "
+            f"--length {longest}."
+        )
+    fit = (sizes > 0) & (sizes <= length)
+    if not fit.all() and not skip_bad:
+        raise UserError(_refusal(store, corpus, sizes, length))
+    return Documents(store, length, tokenizer.pad or 0, np.flatnonzero(fit))
 
 
-def _made(corpus: Corpus, tokenizer: Tokenizer, length: int, molecules: bool, skip_bad: bool) -> NDArray[np.int64]:
-    texts = [piece.text for piece in corpus.pieces()]
-    good = readable(texts) if molecules else [True] * len(texts)
-    rows, bad = [], []
-    for number, (text, can_be_read) in enumerate(zip(texts, good, strict=True)):
-        why = "" if can_be_read else "is no molecule"
-        try:
-            row = tokenizer.row(text, length) if can_be_read else None
-        except UserError:
-            row, why = None, "holds what the vocabulary has not"
-        if row is None:
-            bad.append((number, text, why or "is too long"))
-        else:
-            rows.append(np.concatenate([[number], row]))
-    if bad and not skip_bad:
-        raise UserError(_refusal(bad, list(corpus.places()), length))
-    return np.stack(rows) if rows else np.empty((0, length + 1), np.int64)
-
-
-def _refusal(bad: Sequence[tuple[int, str, str]], places: Sequence[str], length: int) -> str:
-    listed = "; ".join(f"{places[number]} ({text[:40]}) {why}" for number, text, why in bad[:_LISTED])
-    more = f"; and {len(bad) - _LISTED} more" if len(bad) > _LISTED else ""
+def _refusal(store: TokenStore, corpus: Corpus | None, sizes: NDArray[np.int64], length: int) -> str:
+    """Which documents cannot be used, and which length would hold all that are only too long."""
+    long = np.flatnonzero(sizes > length)
+    bad = list(store.bad)
+    if len(bad) < _LISTED:
+        bad += [
+            (n, *_found(corpus, n), f"is too long ({sizes[n]} tokens)") for n in long[: _LISTED - len(bad)].tolist()
+        ]
+    listed = "; ".join(f"{place} ({text}) {why}" for _, place, text, why in sorted(bad)[:_LISTED])
+    count = store.unusable + len(long)
+    more = f"; and {count - _LISTED} more" if count > _LISTED else ""
+    advice = f"--length {sizes.max()} holds all of them" if not store.unusable else f"raise --length (now {length})"
+    if len(long) and store.unusable:
+        advice = f"raise --length (now {length}; {sizes.max()} holds the longest)"
     return (
-        f"{len(bad)} of {len(places):,} documents cannot be used: {listed}{more}. Mend them, raise --length (now "
-        f"{length}), or leave them out with --skip-bad."
+        f"{count} of {len(sizes):,} documents cannot be used: {listed}{more}. Mend them, {advice}, or leave them out "
+        "with --skip-bad."
     )
+
+
+def _found(corpus: Corpus | None, number: int) -> tuple[str, str]:
+    """Where a document stands and how it begins."""
+    documents = () if corpus is None else (piece for piece in corpus.pieces() if piece.ends)
+    piece = next((piece for n, piece in enumerate(documents) if n == number), None)
+    return (f"document {number}", "") if piece is None else (piece.place.short, piece.text[:40])

@@ -1,29 +1,41 @@
-"""Tokenizers: single characters, byte-pair encoding trained here, or one that exists. Always a `tokenizers` file."""
+"""Tokenizers: those that are made here, or one that exists. Always a `tokenizers` file."""
 
+import copy
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from candi.base.errors import UserError
-from candi.base.progress import say
-from candi.data.corpus import Corpus, Piece, check_text
+from candi.data import vocabularies
+from candi.data.corpus import Corpus
+from candi.data.documents import check_text
+from candi.data.pieces import Part, Piece
+from candi.data.vocabularies import BEGIN, END, EOS, PAD, UNKNOWN, lines
 
-EOS = "<|endoftext|>"
-# of rows, which are one document each: begin, end, and what follows it
-BEGIN, END, PAD = "<bos>", "<eos>", "<pad>"
-_SMILES = r"\[[^\]]*\]|Br|Cl|%[0-9]{2}|[\s\S]"  # brackets, two-letter atoms and two-digit rings whole
+_MADE = ("char", "char+unknown", "smiles", "integers")
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")  # how sentencepiece spells a byte
+
+
+class Encoded(NamedTuple):
+    """Tokens of a piece, and which of them are given if some are."""
+
+    tokens: NDArray[np.int64]
+    given: NDArray[np.bool_] | None = None
 
 
 def made_from_data(spec: str) -> bool:
     """Whether a tokenizer is made for the text at hand, and lies nowhere."""
-    return spec in ("char", "smiles") or spec.startswith("bpe:")
+    return spec in _MADE or spec.startswith(("bpe:", "integers:"))
 
 
 class Tokenizer:
@@ -33,66 +45,38 @@ class Tokenizer:
         self.backend = backend
         self.vocab_size = max(backend.get_vocab(True).values(), default=-1) + 1  # ids may have holes
         self.eos: int | None = backend.token_to_id(EOS)
-        words = isinstance(backend.model, models.WordLevel)
-        rows = words and all(backend.token_to_id(token) is not None for token in (BEGIN, END, PAD))
-        self.pad: int | None = backend.token_to_id(PAD) if rows else None  # of tokenizers that make rows
+        self.words = isinstance(backend.model, models.WordLevel)
+        # molecules stand between marks, in rows
+        self.framed = self.words and all(backend.token_to_id(token) is not None for token in (BEGIN, END, PAD))
+        self.unknown: int | None = self._unknown_token()
+        self.tolerant = False  # does what is unknown become a token?
         self._character_ids = self._lookup_table()
+        self._split = re.compile(vocabularies.SMILES) if self.framed else None
+        self._vocabulary = backend.get_vocab(True) if self.words else {}
 
     @classmethod
-    def characters(cls, pieces: Iterable[Piece]) -> "Tokenizer":
-        """Every character that occurs, in code-point order; an end-of-text token if there are several documents."""
-        alphabet: set[str] = set()
-        documents = 0
-        for piece in pieces:
-            alphabet.update(piece.text)
-            documents += piece.ends
-        if not alphabet:
-            raise UserError("The data holds no text at all; point --data at some.")
-        backend = Backend(models.WordLevel({c: i for i, c in enumerate(sorted(alphabet))}))
-        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-        backend.decoder = decoders.Fuse()
-        if documents > 1:
-            backend.add_special_tokens([AddedToken(EOS, special=True)])
-        return cls(backend)
+    def characters(cls, pieces: Iterable[Piece], rows: bool = False, unknown: bool = False) -> "Tokenizer":
+        """Every character that occurs."""
+        return cls(vocabularies.characters(pieces, rows, unknown))
 
     @classmethod
     def smiles(cls, pieces: Iterable[Piece]) -> "Tokenizer":
         """Atoms, bonds, rings and brackets of molecules, one molecule a row."""
-        split = re.compile(_SMILES)
-        found = sorted({token for piece in pieces for token in split.findall(piece.text)})
-        if not found:
-            raise UserError("The data holds no molecules at all; point --data at some.")
-        backend = Backend(models.WordLevel({token: i for i, token in enumerate(found)}))
-        backend.pre_tokenizer = pre_tokenizers.Split(Regex(_SMILES), "isolated")
-        backend.decoder = decoders.Fuse()
-        backend.add_special_tokens([AddedToken(token, special=True) for token in (BEGIN, END, PAD)])
-        return cls(backend)
+        return cls(vocabularies.of_molecules(pieces))
 
     @classmethod
     def train_bpe(cls, pieces: Iterable[Piece], vocab_size: int) -> "Tokenizer":
         """Byte-level BPE: every text can be encoded, whatever its characters."""
-        if vocab_size < 257:
-            raise UserError(f"A byte-level BPE needs at least 257 tokens, not {vocab_size}.")
-        if vocab_size > 10**7:
-            raise UserError(f"A BPE of {vocab_size} tokens is more than any text fills; choose at most 10000000.")
-        say(f"Training a byte-pair encoding of {vocab_size} tokens.")
-        backend = Backend(models.BPE())
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        backend.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size,
-            special_tokens=[EOS],
-            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-            show_progress=False,
-        )
-        backend.train_from_iterator((part for piece in pieces for part in _lines(piece.text)), trainer)
-        return cls(backend)
+        return cls(vocabularies.trained_bpe(pieces, vocab_size))
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """A tokenizer.json, or a folder with one or with GPT-2's encoder.json and vocab.bpe."""
         if not path.exists():
-            raise UserError(f"There is no tokenizer at {str(path)!r}; give char, bpe:SIZE, or the path of one.")
+            raise UserError(
+                f"There is no tokenizer at {str(path)!r}; give char, bytes, bpe:SIZE, smiles, dna, protein, integers, "
+                "or the path of one."
+            )
         if path.is_dir():
             if not (path / "tokenizer.json").exists():
                 return cls(_gpt2(path))
@@ -107,95 +91,218 @@ class Tokenizer:
 
     @classmethod
     def from_spec(cls, spec: str, corpus: Corpus) -> "Tokenizer":
-        """char, smiles, bpe:SIZE (made from the corpus), or the path of one that exists."""
-        if spec == "char":
-            return cls.characters(corpus.pieces())
+        """char, bytes, bpe:SIZE, smiles, dna, protein, integers, or the path of one that exists."""
+        kind, _, how = spec.partition(":")
+        if spec in ("char", "char+unknown") and not _holds_integers(corpus):
+            return cls.characters(corpus.pieces(), corpus.by_rows, spec == "char+unknown")
+        if spec == "char" or kind == "integers":
+            return cls(vocabularies.integers_of(corpus.pieces(), how))
+        if spec == "bytes":
+            return cls(vocabularies.of_bytes())
+        if spec in vocabularies.ALPHABETS:
+            any_one = vocabularies.ANY[spec]
+            return cls(vocabularies.of_characters(vocabularies.ALPHABETS[spec], True, any_one, upper_case=True))
         if spec == "smiles":
             return cls.smiles(corpus.pieces())
-        if spec.startswith("bpe:"):
-            size = spec.removeprefix("bpe:")
-            if not size.isdecimal():
+        if kind == "bpe":
+            if not how.isdecimal():
                 raise UserError(f"The tokenizer {spec!r} has no size; write for example bpe:4096.")
-            return cls.train_bpe(corpus.pieces(), int(size))
+            return cls.train_bpe(corpus.pieces(), int(how))
         return cls.load(Path(spec).expanduser())
+
+    @cached_property
+    def _bytes(self) -> dict[int, bytes] | None:
+        """The bytes of each token, of vocabularies in which a token may be a part of a character."""
+        known = self.backend.get_vocab(with_added_tokens=False)
+        if isinstance(self.backend.decoder, decoders.ByteLevel):
+            byte_of = {sign: byte for byte, sign in enumerate(vocabularies.byte_signs())}
+            spelled = {index: [byte_of.get(sign) for sign in token] for token, index in known.items()}
+            return {index: bytes(b for b in some if b is not None) for index, some in spelled.items()}
+        if "<0x00>" not in known:
+            return None
+        found = {index: _BYTE.fullmatch(token) for token, index in known.items()}
+        return {
+            index: token.replace("▁", " ").encode() if (byte := found[index]) is None else bytes([int(byte[1], 16)])
+            for token, index in known.items()
+        }
+
+    def tolerating(self) -> "Tokenizer":
+        """The same, for which what it does not know is its token for that."""
+        if self.unknown is None and self._bytes is None:
+            raise UserError(
+                "The vocabulary has no token for what is unknown; train with --tokenizer char+unknown, bytes or bpe:N, "
+                "or leave out --unknown."
+            )
+        found = copy.copy(self)
+        found.tolerant = True
+        return found
 
     def encode(self, text: str) -> NDArray[np.int64]:
         check_text(text, "The text")
-        if self.pad is not None:
+        if self.words:
             return self._known(text)
-        if self._character_ids is None:
-            ids = [e.ids for e in self.backend.encode_batch_fast(list(_lines(text)), add_special_tokens=False)]
-            return np.concatenate([np.asarray(i, np.int64) for i in ids]) if ids else np.empty(0, np.int64)
-        points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        found = self._character_ids[np.minimum(points, len(self._character_ids) - 1)]
-        if (found < 0).any():
-            strange = sorted({chr(c) for c in points[found < 0]})
-            shown = ", ".join(repr(c) for c in strange[:5]) + (" and more" if len(strange) > 5 else "")
-            raise UserError(f"The character vocabulary has no {shown}; use only characters of the training text.")
-        return found
+        return _joined(e.ids for e in self.backend.encode_batch_fast(list(lines(text)), add_special_tokens=False))
+
+    def encode_pieces(self, pieces: Sequence[Piece]) -> list[Encoded | UserError]:
+        """All at once, on all cores, with the marks of documents; what cannot be encoded in its place."""
+        if self.words or any(piece.tokens is not None for piece in pieces):
+            return [self._encoded(piece) for piece in pieces]
+        parts = [self._parts(piece) for piece in pieces]
+        cut = [[list(lines(part.text)) for part in some] for some in parts]
+        texts = list(chain.from_iterable(chain.from_iterable(cut)))
+        ids = iter(self.backend.encode_batch_fast(texts, add_special_tokens=False))
+        return [
+            self._marked(piece, [_joined(next(ids).ids for _ in line) for line in some])
+            for piece, some in zip(pieces, cut, strict=True)
+        ]
+
+    def _encoded(self, piece: Piece) -> Encoded | UserError:
+        try:
+            if piece.tokens is not None:
+                return self._integers(piece)
+            return self._marked(piece, [self.encode(part.text) for part in self._parts(piece)])
+        except UserError as error:
+            return error
+
+    @staticmethod
+    def _parts(piece: Piece) -> tuple[Part, ...]:
+        return (Part(piece.text, False),) if piece.parts is None else piece.parts
+
+    def _integers(self, piece: Piece) -> Encoded:
+        tokens = piece.tokens
+        assert tokens is not None
+        size = self.vocab_size - (self.eos is not None)
+        if len(tokens) and int(tokens.max()) >= size:
+            raise UserError(f"{piece.place} holds {int(tokens.max())}, but the vocabulary has only {size} integers.")
+        if not piece.ends or self.eos is None:
+            return Encoded(tokens, piece.given)
+        given = None if piece.given is None else np.append(piece.given, False)
+        return Encoded(np.append(tokens, self.eos), given)
+
+    def _marked(self, piece: Piece, ids: Sequence[NDArray[np.int64]]) -> Encoded:
+        """With what stands before and after a document. Its end is to be learned, its beginning is given."""
+        before = [self.begin] if self.framed else []
+        end = self.end if piece.ends else None
+        after = [] if end is None else [end]
+        tokens = _joined((before, *ids, after))
+        if piece.parts is None or not any(part.given for part in piece.parts):
+            return Encoded(tokens)
+        given = [np.full(len(some), part.given) for part, some in zip(piece.parts, ids, strict=True)]
+        return Encoded(tokens, np.concatenate([np.ones(len(before), bool), *given, np.zeros(len(after), bool)]))
 
     def _known(self, text: str) -> NDArray[np.int64]:
         """Every part of the text must be a token of the vocabulary: WordLevel would leave the others out."""
-        parts = [part for part, _ in self.backend.pre_tokenizer.pre_tokenize_str(text)]
-        ids = [self.backend.token_to_id(part) for part in parts]
-        if None in ids:
+        if self._character_ids is not None:
+            points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+            found = self._character_ids[np.minimum(points, len(self._character_ids) - 1)]
+            if (found < 0).any() and not (self.tolerant and self.unknown is not None):
+                strange = sorted({chr(c) for c in points[found < 0]})
+                shown = ", ".join(repr(c) for c in strange[:5]) + (" and more" if len(strange) > 5 else "")
+                advice = "use only characters of the training text" + (
+                    ", or --unknown token" if self.unknown is not None else ""
+                )
+                raise UserError(f"The character vocabulary has no {shown}; {advice}.")
+            return found if self.unknown is None else np.where(found < 0, self.unknown, found)
+        if self._split is not None:
+            parts = self._split.findall(text)
+        else:
+            parts = [part for part, _ in self.backend.pre_tokenizer.pre_tokenize_str(text)]
+        ids = [self._vocabulary.get(part) for part in parts]
+        if None in ids and not (self.tolerant and self.unknown is not None):
             raise UserError(f"The vocabulary has no {parts[ids.index(None)]!r}; use only what the training data has.")
-        return np.asarray(ids, np.int64)
+        return np.asarray([self.unknown if i is None else i for i in ids], np.int64)
 
-    def decode(self, ids: Sequence[int] | NDArray[np.int64]) -> str:
-        """Text again; of a row, what stands before its end."""
+    def decode(self, ids: Sequence[int] | NDArray[np.int64], rows: bool = False) -> str:
+        """Text again, without marks; of a row, what stands before its end."""
         ids = list(ids)
-        if self.pad is not None and self.end in ids:
+        if (rows or self.framed) and self.end in ids:
             ids = ids[: ids.index(self.end)]
         return self.backend.decode(ids, skip_special_tokens=True)
+
+    def show(self, ids: Sequence[int] | NDArray[np.int64], rows: bool = False) -> str:
+        """Text for people: of a stream, the ends of documents are seen."""
+        if rows or self.framed or self.eos is None:
+            return self.decode(ids, rows)
+        found, part = [], list[int]()
+        for i in ids:
+            if i == self.eos:
+                found += [self.decode(part), EOS]
+                part = []
+            else:
+                part.append(int(i))
+        return "".join([*found, self.decode(part)])
 
     @property
     def begin(self) -> int:
         return self._special(BEGIN)
 
     @property
-    def end(self) -> int:
-        return self._special(END)
+    def end(self) -> int | None:
+        """What ends a document."""
+        return self._special(END) if self.framed else self.eos
+
+    @property
+    def pad(self) -> int | None:
+        """What follows the end of a row that is shorter than the others."""
+        return self._special(PAD) if self.framed else self.eos
 
     def _special(self, token: str) -> int:
         found: int | None = self.backend.token_to_id(token)
-        assert found is not None, "this tokenizer makes no rows"
+        assert found is not None, "this tokenizer frames no rows"
         return found
 
     def row(self, text: str, length: int) -> NDArray[np.int64] | None:
-        """<bos> text <eos> <pad> ...; None if it does not fit."""
-        assert self.pad is not None, "this tokenizer makes no rows"
-        ids = self.encode(text)
-        if len(ids) + 2 > length:
-            return None
-        return np.concatenate([[self.begin], ids, [self.end], [self.pad] * (length - len(ids) - 2)]).astype(np.int64)
+        """<bos> text <eos> <pad> ..., or text and ends; None if it does not fit."""
+        found = self._marked(Piece(text, True), [self.encode(text)]).tokens
+        return padded(found, length, self.pad) if len(found) <= length else None
 
     def whole_row(self, text: str, length: int) -> NDArray[np.int64]:
-        """A row, of a few tokens more where a sample has filled it without room for <bos> and <eos>."""
-        row = self.row(text, max(length, len(self.encode(text)) + 2))
-        assert row is not None
-        return row
+        """A row, of a few tokens more where a sample has filled it without room for its marks."""
+        found = self._marked(Piece(text, True), [self.encode(text)]).tokens
+        return padded(found, max(length, len(found)), self.pad)
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Each token as text of its own, for showing positions one by one."""
-        return [self.backend.decode([i], skip_special_tokens=True) for i in ids]
+    def pieces(self, ids: Sequence[int], rows: bool = False) -> list[str]:
+        """Each token as text of its own, for showing positions one by one; -1 stands for no token.
+
+        A character of several tokens stands at the first of them; bytes that make no character are shown as such.
+        """
+        marks = {} if rows or self.framed or self.eos is None else {self.eos: EOS}
+        return [marks.get(i, text) for i, text in zip(ids, self._spelled(ids), strict=True)]
+
+    def _spelled(self, ids: Sequence[int]) -> list[str]:
+        if self._bytes is None:
+            return ["" if i < 0 else self.backend.decode([i], skip_special_tokens=True) for i in ids]
+        spelled = [b"\xff" if i < 0 else self._bytes.get(int(i), b"") for i in ids]  # no text holds the byte ff
+        owner = [place for place, some in enumerate(spelled) for _ in some]
+        found, at = [""] * len(spelled), 0
+        for character in b"".join(spelled).decode("utf-8", "surrogateescape"):
+            strange = "\udc80" <= character <= "\udcff"
+            shown = f"⟨{ord(character) - 0xDC00:02x}⟩" if strange else character
+            found[owner[at]] += shown
+            at += 1 if strange else len(character.encode())
+        return ["" if i < 0 else text for i, text in zip(ids, found, strict=True)]
 
     def encode_beginning(self, corpus: Corpus, characters: int) -> NDArray[np.int64]:
         """Token ids of about so many characters, of as many documents as that takes. Molecules stay whole."""
         found, seen = [np.empty(0, np.int64)], 0
         for piece in corpus.pieces():
-            found.append(self.encode(piece.text if self.pad is not None else piece.text[: characters - seen]))
-            seen += len(piece.text)
+            if piece.tokens is not None:
+                found.append(piece.tokens[: characters - seen])
+                seen += len(piece.tokens)
+            else:
+                found.append(self.encode(piece.text if self.framed else piece.text[: characters - seen]))
+                seen += len(piece.text)
             if seen >= characters:
                 break
         return np.concatenate(found)
 
     def encode_corpus(self, corpus: Corpus) -> Iterator[NDArray[np.int64]]:
-        """Token ids piece by piece, an end-of-text token after every document if the vocabulary has one."""
+        """Token ids piece by piece, with what ends each document."""
         for piece in corpus.pieces():
-            yield self.encode(piece.text)
-            if piece.ends and self.eos is not None:
-                yield np.array([self.eos])
+            (found,) = self.encode_pieces([piece])
+            if isinstance(found, UserError):
+                raise found
+            yield found.tokens
 
     @property
     def json(self) -> str:
@@ -205,31 +312,41 @@ class Tokenizer:
     def fingerprint(self) -> str:
         return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
 
+    def _unknown_token(self) -> int | None:
+        name = getattr(self.backend.model, "unk_token", None)  # not all models have one
+        known = self.backend.get_vocab(True)
+        return known.get(name) if name else known.get(UNKNOWN)
+
     def _lookup_table(self) -> NDArray[np.int64] | None:
         """Code point -> id where every token is a single character (numpy is a hundred times faster there)."""
-        if not isinstance(self.backend.model, models.WordLevel):
+        if not self.words or isinstance(self.backend.pre_tokenizer, pre_tokenizers.WhitespaceSplit):
             return None
         vocab = self.backend.get_vocab(with_added_tokens=False)
+        vocab.pop(UNKNOWN, None)
         if any(len(token) != 1 for token in vocab):
             return None
-        table = np.full(max(map(ord, vocab)) + 2, -1, np.int64)  # the last entry stands for all beyond
+        table = np.full(max(map(ord, vocab), default=0) + 2, -1, np.int64)  # the last entry stands for all beyond
         for token, index in vocab.items():
             table[ord(token)] = index
+        if self.backend.normalizer is not None:  # both cases of a letter
+            for point in range(min(128, len(table))):
+                table[point] = vocab.get(self.backend.normalizer.normalize_str(chr(point)), table[point])
         return table
 
 
-def _lines(text: str, at_least: int = 1 << 16) -> Iterator[str]:
-    """The text in parts of some 64k characters, cut after a line's end, so that they can be encoded in parallel."""
-    part: list[str] = []
-    size = 0
-    for line in text.splitlines(keepends=True):
-        part.append(line)
-        size += len(line)
-        if size >= at_least:
-            yield "".join(part)
-            part, size = [], 0
-    if part:
-        yield "".join(part)
+def padded(tokens: NDArray[np.int64], length: int, pad: int | None) -> NDArray[np.int64]:
+    """A row of a length; it is full where nothing can pad it."""
+    return np.concatenate([tokens, np.full(length - len(tokens), 0 if pad is None else pad, np.int64)])
+
+
+def _joined(ids: Iterable[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
+    arrays = [np.asarray(some, np.int64) for some in ids]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays) if arrays else np.empty(0, np.int64)
+
+
+def _holds_integers(corpus: Corpus) -> bool:
+    first = next(corpus.pieces(), None)
+    return first is not None and first.tokens is not None
 
 
 def _gpt2(folder: Path) -> Backend:

@@ -56,10 +56,10 @@ class ModelStore:
             return self._held[name]
 
     def texts(self) -> list[str]:
-        return [name for name in self.sources if self.model(name).tokenizer.pad is None]
+        return [name for name in self.sources if not self.model(name).tokenizer.framed]
 
     def molecules(self) -> list[str]:
-        return [name for name in self.sources if self.model(name).tokenizer.pad is not None]
+        return [name for name in self.sources if self.model(name).tokenizer.framed]
 
     def classifiers_of(self, name: str) -> list[FittingClassifier]:
         """The classifiers that read what a model writes: those that came with it, those the page was started with."""

@@ -75,7 +75,7 @@ def _write(
             "infill": str(template or "") or None,
             **{option: value for option, value in wanted.items() if value not in (None, _ADVISED)},
         }
-        if given["infill"] is None or model.tokenizer.pad is not None:
+        if given["infill"] is None or model.rows:
             given["length"] = whole(length, "The length", 1, LENGTH)
         elif len(model.template(infill=given["infill"]).tokens) > LENGTH:
             raise UserError(f"The template has more than {LENGTH} tokens; shorten it.")

@@ -1,6 +1,6 @@
 """The noisy sequence z_t."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Int
 from torch import Tensor
@@ -44,6 +44,15 @@ class State:
     def next_positions(self) -> Int[Tensor, "B"]:
         """The same on the device, which need not be waited for."""
         return ((1 - self.t) * self.known.shape[1]).round().long()
+
+
+def with_given(state: State, x0: Tokens, given: Mask) -> State:
+    """The state in which these positions show their token, as a prompt does: whatever its method, it then looks as
+
+    `prior` makes a prompt look.
+    """
+    values = state.values
+    return replace(state, known=state.known | given, tokens=x0.where(given, state.tokens), values=values, given=given)
 
 
 def hidden(tokens: Tokens, known: Mask) -> Tokens:

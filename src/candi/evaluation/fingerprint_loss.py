@@ -19,7 +19,7 @@ TOLERANCE = 1e-3  # relative: what other machines' arithmetic may change
 def fingerprint_loss(model: Model, text: str) -> float:
     """The mean loss of a text at eight fixed times and noises, in nats as in training."""
     tokenizer, length = model.tokenizer, model.config.length
-    ids = tokenizer.encode(text)[:length] if tokenizer.pad is None else tokenizer.whole_row(text, length)
+    ids = tokenizer.encode(text)[:length] if not tokenizer.framed else tokenizer.whole_row(text, length)
     x0 = torch.as_tensor(ids, device=model.device).expand(_TIMES, -1)
     objective = DenoisingObjective(model.denoiser).eval()
     return float(objective(x0, range(_TIMES), _TIMES, Rng.from_seed(0, model.device)).mean())

@@ -76,7 +76,7 @@ def make(
     listed = tokens.tolist()
     return Samples(
         Provenance.of(cell, model, batch_size),
-        [model.tokenizer.decode(row) for row in listed],
+        [model.tokenizer.decode(row, model.rows) for row in listed],
         [round(value, 6) for value in entropy(tokens).tolist()],
         distinct(listed, 2),
         round((time.monotonic() - start) / cell.n, 6),

@@ -93,7 +93,7 @@ def export(
         for name, known in filters.items():
             known.write(new / name)
         packed = Model.read(new)
-        length = min(_LENGTH, model.config.length) if packed.tokenizer.pad is None else None  # molecules are rows
+        length = min(_LENGTH, model.config.length) if not packed.tokenizer.framed else None  # molecules are rows
         text = packed.generate(**advice, length=length)[0]
         card = ModelCard(
             name=out.name,

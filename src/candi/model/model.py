@@ -1,21 +1,25 @@
 """A trained model with its tokenizer: load, generate, sample, save."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from huggingface_hub import ModelHubMixin, snapshot_download
+from numpy.typing import NDArray
 from torch import Tensor
 
 from candi.base.errors import UserError, unknown
 from candi.base.rng import Rng, fold_in
 from candi.base.types import Mask, Tokens
+from candi.data.pieces import Part
 from candi.data.tokenizer import Tokenizer
 from candi.diffusion import guidance
 from candi.diffusion.guidance.classifier_free import Conditional
 from candi.diffusion.sampler import Denoise, SampleStep, bind, last_state, sample
+from candi.diffusion.state import State
 from candi.model.files import (
     CARD,
     CONFIG,
@@ -75,6 +79,15 @@ class Model(
         self._engine: tuple[object, Engine] | None = None
 
     @property
+    def rows(self) -> bool:
+        """Whether each of its sequences is a document, which ends and is padded."""
+        return self.config.rows or self.tokenizer.framed
+
+    def texts(self, tokens: Tokens) -> list[str]:
+        """Sequences as text: documents up to their end, or a stream in which the ends of documents are seen."""
+        return [self.tokenizer.show(row, self.rows) for row in tokens.tolist()]
+
+    @property
     def device(self) -> torch.device:
         return self.denoiser.head.weight.device
 
@@ -84,15 +97,23 @@ class Model(
 
     def generate(self, n: int = 1, *, batch_size: int = 64, seed: int = 0, **options: Any) -> list[str]:
         """`n` texts. See `trajectory` for the options. A text depends on (seed, its number), not on the batch size."""
-        tokens = self.sample(n, batch_size=batch_size, seed=seed, **options)
-        return [self.tokenizer.decode(row) for row in tokens.tolist()]
+        return self.texts(self.sample(n, batch_size=batch_size, seed=seed, **options))
 
-    def sample(self, n: int = 1, *, batch_size: int = 64, seed: int = 0, **options: Any) -> Tokens:
-        """`n` token sequences [n, L]."""
+    def sample(
+        self, n: int = 1, *, batch_size: int = 64, seed: int = 0, templates: Sequence[Template] | None = None,
+        **options: Any,
+    ) -> Tokens:  # fmt: skip
+        """`n` token sequences [n, L], or one for each template."""
+        n = n if templates is None else len(templates)
         if n < 1 or batch_size < 1:
             raise UserError(f"At least 1 sample in batches of at least 1 is needed, not {n} in {batch_size}.")
         counts = [(start, min(batch_size, n - start)) for start in range(0, n, batch_size)]
-        ends = (last_state(self.trajectory(count, seed=seed, first=start, **options)) for start, count in counts)
+
+        def end(start: int, count: int) -> State:
+            some = None if templates is None else templates[start : start + count]
+            return last_state(self.trajectory(count, seed=seed, first=start, templates=some, **options))
+
+        ends = (end(start, count) for start, count in counts)
         return torch.cat([self.denoiser.method.decode(state).cpu() for state in ends])
 
     def trajectory(
@@ -107,6 +128,7 @@ class Model(
         prompt: str | None = None,
         infill: str | None = None,
         blank: str = "_",
+        templates: Sequence[Template] | None = None,
         seed: int = 0,
         first: int = 0,
         precision: str = "auto",
@@ -118,7 +140,8 @@ class Model(
     ) -> Iterator[SampleStep]:
         """From noise to text: `steps` + 1 states, each with its prediction, of samples number `first` to `first + n`.
 
-        `prompt` is given text at the start; `infill` is a template in which each `blank` is one token to be filled.
+        `prompt` is given text at the start; `infill` is a template in which each `blank` is one token to be filled;
+        `templates` has one for each sample.
         Steps, temperature and options that are not given are those that the model recommends.
         `precision` auto is bf16 on a GPU and float32 elsewhere, fp8-mixed bf16 with 8-bit products; `compile` pays off
         from some thousand samples on.
@@ -145,11 +168,11 @@ class Model(
             denoise, step = guide.over(method, denoise, step)
             if step is not plain and asked:  # what the model recommends was not asked for
                 raise UserError("Discrete guidance has a step of its own; leave out the sampling options.")
-        template = self.template(length, prompt, infill, blank)
-        timesteps = sampling.timesteps(count, len(template.tokens))
+        each = templates or [self.template(length, prompt, infill, blank)] * n
+        timesteps = sampling.timesteps(count, len(each[0].tokens))
         rng = Rng.per_row((fold_in(seed, "sample", first + row) for row in range(n)), self.device)
-        x0: Tokens = template.tokens.to(self.device).repeat(n, 1)
-        known: Mask = template.known.to(self.device).repeat(n, 1)
+        x0: Tokens = torch.stack([template.tokens for template in each]).to(self.device)
+        known: Mask = torch.stack([template.known for template in each]).to(self.device)
         with torch.no_grad():
             prior = sampling.prior(x0, known, rng)
         remembering = [network for network in networks if isinstance(network, KVCachedDenoiser)]
@@ -198,15 +221,28 @@ class Model(
             raise UserError("Give a prompt or an infill template, not both: a template can begin with the prompt.")
         if length is not None and length < 1:
             raise UserError(f"The length must be at least 1, not {length}.")
-        given = self._filled(infill, blank) if infill else [int(i) for i in self.tokenizer.encode(prompt or "")]
-        size = length or (len(given) if infill else self.config.length)
-        if self.tokenizer.pad is not None:  # a row begins with its begin, and a template is all of it
-            size = length or self.config.length
-            given = [self.tokenizer.begin, *given]
-            if infill:
-                given += [self.tokenizer.end, *[self.tokenizer.pad] * (size - len(given) - 1)]
+        given: list[int | None] = [int(i) for i in self.tokenizer.encode(prompt or "")]
+        given = self._filled(infill, blank) if infill else given
+        size = length or (len(given) if infill and not self.rows else self.config.length)
+        given = [self.tokenizer.begin, *given] if self.tokenizer.framed else given
+        if infill and self.rows and self.tokenizer.pad is not None:  # a template is all of a row
+            marks = [self.tokenizer.end, *[self.tokenizer.pad] * (size - len(given) - 1)]
+            given += marks if self.tokenizer.framed else marks[: max(0, size - len(given))]
+        return self._template(given, size, "infill template" if infill else "prompt")
+
+    def opening(self, opening: tuple[Part, ...] | NDArray[np.int64], length: int | None = None) -> Template:
+        """What a row of data begins with: text, or integers, of which -1 is to be filled."""
+        given: list[int | None] = [self.tokenizer.begin] if self.tokenizer.framed else []
+        if isinstance(opening, tuple):
+            given += [int(i) for part in opening for i in self.tokenizer.encode(part.text)]
+        else:
+            if opening.size and int(opening.max()) >= self.config.vocab_size:
+                raise UserError(f"The model has no token {int(opening.max())}; it has {self.config.vocab_size} tokens.")
+            given += [None if i < 0 else int(i) for i in opening]
+        return self._template(given, length or self.config.length, "prompt")
+
+    def _template(self, given: list[int | None], size: int, kind: str) -> Template:
         if len(given) > size:
-            kind = "infill template" if infill else "prompt"
             raise UserError(
                 f"The {kind} has {len(given)} tokens but the sequence only {size}; shorten it or raise --length."
             )

@@ -25,6 +25,7 @@ class ModelConfig:
     label: str | None = None  # what the model was taught to generate by
     trunk: str = "dit"
     unit_vectors: bool = True  # are token vectors used at length 1?
+    rows: bool = False  # is each sequence a document, which ends and is padded?
 
     def __post_init__(self) -> None:
         expected = trunk_settings(self.trunk)
@@ -51,6 +52,7 @@ class ModelConfig:
             "length": self.length,
             "label": self.label,
             **({} if self.unit_vectors else {"unit_vectors": False}),
+            **({"rows": True} if self.rows else {}),
             "method": self.method,
             self.method: dataclasses.asdict(self.settings),
             "trunk": self.trunk,
@@ -79,6 +81,7 @@ class ModelConfig:
             sizes.label,
             trunk,
             sizes.unit_vectors,
+            sizes.rows,
         )
 
 
@@ -88,3 +91,4 @@ class _Sizes:
     length: int
     label: str | None = None
     unit_vectors: bool = True
+    rows: bool = False

@@ -18,7 +18,7 @@ from candi.base.errors import UserError, unknown
 from candi.base.files import write_text
 from candi.base.rng import Rng
 from candi.base.tensors import write_tensors
-from candi.base.types import Labels, Tokens
+from candi.base.types import Labels, Mask, Tokens
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
 from candi.data.labels import Label
@@ -99,7 +99,9 @@ class ClassifierObjective(Objective):
         self.classifier = classifier
         self._noise = (noise,)  # in a tuple: it is no part of what is trained
 
-    def forward(self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None) -> Tensor:
+    def forward(
+        self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None, given: Mask | None = None
+    ) -> Tensor:
         assert label is not None
         return F.nll_loss(self.log_probs(x0, rng), label, reduction="none")
 
@@ -149,7 +151,11 @@ def train_classifier(settings: ClassifierSettings, model: Model) -> Path:
 
     Returns the newest checkpoint. How well it does is written beside it.
     """
-    corpus, run, fabric = Corpus(settings.data, settings.text_field), Run(settings.out), connect(settings)
+    corpus, run, fabric = (
+        Corpus(settings.data, settings.text_field, model.config.rows or None),
+        Run(settings.out),
+        connect(settings),
+    )
     with disk_errors(run):
         train, valid, config = _prepare(settings, model, corpus)
         reads = f"{config.noise or 'clean'} {config.tokenizer}"  # what counts of the run, whose folder may move
@@ -176,18 +182,18 @@ def train_classifier(settings: ClassifierSettings, model: Model) -> Path:
 def _prepare(settings: ClassifierSettings, model: Model, corpus: Corpus) -> tuple[Rows, Rows, ClassifierConfig]:
     """Molecules to train and to validate on, and what the classifier is."""
     tokenizer, method, cache = model.tokenizer, model.denoiser.method, settings.cache or default_folder()
-    if tokenizer.pad is None:
-        raise UserError(f"{settings.run} has no documents of its own to classify; train it with --tokenizer smiles.")
+    if not model.rows:
+        raise UserError(
+            f"{settings.run} has no documents of its own to classify; train it with --rows or --tokenizer smiles."
+        )
     if settings.noisy and method.extra_symbols is None:
         raise UserError(f"{model.config.method} needs no classifier that knows noise: leave out --noisy.")
-    documents = load_documents(
-        corpus, tokenizer, model.config.length, cache, molecules=True, skip_bad=settings.skip_bad
-    )
+    documents = load_documents(corpus, tokenizer, model.config.length, cache, skip_bad=settings.skip_bad)
     labels, threshold = Label.of(settings.label).of_corpus(corpus, cache)
     parts = documents.split(settings.valid_fraction)
-    if not all(len(part.tokens) for part in parts):
-        raise UserError(f"{len(documents.tokens)} molecules are too few to keep some for validation; give more.")
-    train, valid = (Rows(part.tokens, settings.seed, labels[part.numbers]) for part in parts)
+    if not all(len(part) for part in parts):
+        raise UserError(f"{len(documents)} documents are too few to keep some for validation; give more.")
+    train, valid = (Rows(part, settings.seed, labels[part.numbers]) for part in parts)
     size = model.config.vocab_size
     return train, valid, ClassifierConfig(
         symbols=size + (method.extra_symbols or 0) if settings.noisy else size,

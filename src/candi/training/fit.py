@@ -91,11 +91,11 @@ def _run(made: Prepared, settings: FitSettings, fabric: Fabric, launched: bool =
     config = denoiser.config
     if config is None:
         raise UserError("This denoiser has no config and cannot be saved; make it with Denoiser.build(config).")
-    built, found = (config.vocab_size, config.length, config.label), dataset.sizes
+    built, found = (config.vocab_size, config.length, config.label, config.rows), dataset.sizes
     if built != found:
         raise UserError(
-            f"The denoiser is built for a vocabulary, length and label of {built}, the dataset has {found}; build it "
-            "for the dataset."
+            f"The denoiser is built for a vocabulary, length, label and rows of {built}, the dataset has {found}; "
+            "build it for the dataset."
         )
     if config.label is not None and not settings.label_dropout:
         raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
@@ -169,7 +169,7 @@ def train(settings: TrainSettings, start: Path | None = None) -> Path:
 
 def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
     """Dataset and network of a run that can be begun or continued; nothing is written to its folder."""
-    run, corpus = Run(settings.out), Corpus(settings.data, settings.text_field)
+    run, corpus = Run(settings.out), Corpus(settings.data, settings.text_field, settings.rows, settings.chat)
     with disk_errors(run):
         run.check(RunRecord(settings.to_json(), corpus.fingerprint, settings.defaults()))
         kept, cache = run.folder / TOKENIZER, settings.cache or default_folder()
@@ -182,11 +182,12 @@ def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
             tokenizer = load_tokenizer(settings.tokenizer, corpus, cache, settings.skip_bad)
         dataset = load_dataset(
             settings.data, tokenizer, settings.length, valid=settings.valid, valid_fraction=settings.valid_fraction,
-            text_field=settings.text_field, label=settings.label, skip_bad=settings.skip_bad, seed=settings.seed,
-            cache=settings.cache,
+            text_field=settings.text_field, rows=settings.rows, chat=settings.chat, label=settings.label,
+            skip_bad=settings.skip_bad, seed=settings.seed, cache=settings.cache,
         )  # fmt: skip
     torch.manual_seed(settings.seed)
-    denoiser = Denoiser.build(settings.model_config(tokenizer.vocab_size) if source is None else config)
+    config = settings.model_config(tokenizer.vocab_size) if source is None else config
+    denoiser = Denoiser.build(dataclasses.replace(config, rows=dataset.rows))
     if source is None or start is None:
         return Prepared(dataset, denoiser)
     old = start_from(denoiser, source)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from candi.base.rng import Rng, fold_in
-from candi.base.types import Labels, Tokens
+from candi.base.types import Labels, Mask, Tokens
 from candi.data.rows import Sequences
 
 
@@ -22,6 +23,8 @@ class MicroBatch:
     rows: int
     rng: Rng
     label: Labels | None = None
+    given: Mask | None = None  # tokens that stay as they are and are not learned
+    learned: float = 1.0  # the fraction that is, of all the data
 
 
 @dataclass(frozen=True)
@@ -39,34 +42,39 @@ class ShardedLoader:
     def step(self, step: int) -> list[MicroBatch]:
         mine = range(self.rank, self.batch_size, self.world)
         parts = len(mine) // self.micro_batch_size
-        return [
-            self._micro(
-                self.sequences.windows(step * self.batch_size + np.array(rows)),
-                list(rows),
-                [fold_in(self.seed, "train", step, row) for row in rows],
-                self.batch_size,
-                self.sequences.labels(step * self.batch_size + np.array(rows)),
-            )
-            for rows in (mine[part::parts] for part in range(parts))
-        ]
+        return [self._part(step, mine[part::parts]) for part in range(parts)]
+
+    def _part(self, step: int, rows: range) -> MicroBatch:
+        numbers, sequences = step * self.batch_size + np.array(rows), self.sequences
+        seeds = [fold_in(self.seed, "train", step, row) for row in rows]
+        return self._micro(
+            sequences.windows(numbers), list(rows), seeds, self.batch_size, sequences.labels(numbers),
+            sequences.given(numbers),
+        )  # fmt: skip
 
     def validation(self, count: int) -> Iterator[MicroBatch]:
         """The same sequences, times and noise every time, shared among the processes; the last part may be short."""
         sequences, labels = self.sequences.first(count), self.sequences.first_labels(count)
+        given = self.sequences.first_given(count)
         mine = range(self.rank, len(sequences), self.world)
         for start in range(0, len(mine), self.micro_batch_size):
             rows = mine[start : start + self.micro_batch_size]
             seeds = [fold_in(self.seed, "validation", row) for row in rows]
-            some = None if labels is None else labels[list(rows)]
-            yield self._micro(sequences[list(rows)], list(rows), seeds, len(sequences), some)
+            label = None if labels is None else labels[list(rows)]
+            marks = None if given is None else given[list(rows)]
+            yield self._micro(sequences[list(rows)], list(rows), seeds, len(sequences), label, marks)
 
     def _micro(
-        self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int, labels: NDArray[np.int64] | None
-    ) -> MicroBatch:
-        label = None if labels is None else _to(labels, self.device)
-        return MicroBatch(_to(x0, self.device), np.array(rows), batch, Rng.per_row(seeds, self.device), label)
+        self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int, labels: NDArray[np.int64] | None,
+        given: NDArray[np.bool_] | None,
+    ) -> MicroBatch:  # fmt: skip
+        label, marks = (None if array is None else _to(array, self.device) for array in (labels, given))
+        return MicroBatch(
+            _to(x0, self.device), np.array(rows), batch, Rng.per_row(seeds, self.device), label, marks,
+            self.sequences.learned,
+        )  # fmt: skip
 
 
-def _to(array: NDArray[np.int64], device: torch.device) -> Tensor:
+def _to(array: NDArray[Any], device: torch.device) -> Tensor:
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

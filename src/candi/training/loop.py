@@ -320,7 +320,7 @@ class Loop:
     @property
     def length(self) -> int:
         """Tokens in a sequence."""
-        return int(self.sequences.first(1).shape[1])
+        return self.sequences.length
 
     def _summary(self) -> str:
         settings, fabric = self.settings, self.fabric

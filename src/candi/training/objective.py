@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from candi.base.rng import Rng
-from candi.base.types import Labels, PerToken, Times, Tokens
+from candi.base.types import Labels, Mask, PerToken, Times, Tokens
 from candi.diffusion.open_positions import capacity_for
+from candi.diffusion.state import with_given
 from candi.nets.denoiser import Denoiser
 
 RowNumbers = Sequence[int] | NDArray[np.int64]  # which rows of a global batch
@@ -23,8 +24,10 @@ class Objective(nn.Module, ABC):
     """The whole training computation in one forward pass, which is what DDP and FSDP need to see."""
 
     @abstractmethod
-    def forward(self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None) -> Tensor:
-        """Losses of some rows of a global batch; `row` says which of all `rows`."""
+    def forward(
+        self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None, given: Mask | None = None
+    ) -> Tensor:
+        """Losses of some rows of a global batch; `row` says which of all `rows`, `given` what is not learned."""
 
     def begin_step(self, progress: float) -> None:
         """Before each step of training: the weights have changed, and this fraction of the training is done."""
@@ -54,16 +57,20 @@ class DenoisingObjective(Objective):
         self.denoiser, self.label_dropout = denoiser, label_dropout
         self._features = torch.compile(denoiser.features) if compile else denoiser.features
 
-    def forward(self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None) -> PerToken:
+    def forward(
+        self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None, given: Mask | None = None
+    ) -> PerToken:
         method = self.denoiser.method
         # no row's time is later than the end of its interval, so that many positions are open at most
         latest = _within(torch.as_tensor(row).double() + 1, rows)
         capacity = capacity_for(method.corrupted_fraction(latest), x0.shape[1])
         state = method.corrupt(x0, stratified(row, rows, rng), rng)
+        state = state if given is None else with_given(state, x0, given)
         if label is not None and self.training:  # what is learned without labels is what guidance is measured against
             label = label.masked_fill(rng.uniform(len(label)) < self.label_dropout, self.denoiser.classes)
         prediction = self.denoiser.predict(self._features, state, label)
-        return method.loss(prediction.within(capacity), state, x0)
+        loss = method.loss(prediction.within(capacity), state, x0)
+        return loss if given is None else loss.masked_fill(given, 0)
 
     def begin_step(self, progress: float) -> None:
         self.denoiser.method.invalidate_caches()

@@ -26,8 +26,10 @@ class RecordedGradients:
         self, backward: Callable[[MicroBatch], Tensor], parameters: Sequence[Tensor], first: MicroBatch
     ) -> None:
         self._parameters = parameters
-        label = None if first.label is None else first.label.clone()
-        self._place = MicroBatch(first.x0.clone(), first.row, first.rows, first.rng.copy(), label)
+        label, given = (None if tensor is None else tensor.clone() for tensor in (first.label, first.given))
+        self._place = MicroBatch(
+            first.x0.clone(), first.row, first.rows, first.rng.copy(), label, given, first.learned
+        )  # fmt: skip
         before = torch.cuda.get_rng_state()
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
@@ -47,14 +49,16 @@ class RecordedGradients:
 
     def fits(self, micro: MicroBatch) -> bool:
         place = self._place
-        return micro.x0.shape == place.x0.shape and (micro.label is None) == (place.label is None)
+        alike = [(one is None) == (two is None) for one, two in zip(_parts(micro), _parts(place), strict=True)]
+        return micro.x0.shape == place.x0.shape and all(alike)
 
     def __call__(self, micro: MicroBatch) -> Tensor:
         """The loss; the gradients are where an optimizer looks for them."""
         place = self._place
         place.x0.copy_(micro.x0)
-        if place.label is not None and micro.label is not None:
-            place.label.copy_(micro.label)
+        for here, there in zip(_parts(place), _parts(micro), strict=True):
+            if here is not None and there is not None:
+                here.copy_(there)
         place.rng.follow(micro.rng)
         self._graph.replay()
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
@@ -64,3 +68,8 @@ class RecordedGradients:
     def _forget(self) -> None:
         for parameter in self._parameters:
             parameter.grad = None
+
+
+def _parts(micro: MicroBatch) -> tuple[Tensor | None, ...]:
+    """What a micro-batch may have beside its tokens."""
+    return micro.label, micro.given

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from candi.base.checks import above_zero, at_least, below_one
 from candi.base.errors import UserError, unknown
+from candi.data.documents import CHAT
 from candi.diffusion.methods import METHODS, MethodSettings
 from candi.nets.config import ModelConfig
 from candi.nets.dit import DiTSettings
@@ -130,13 +131,18 @@ class TrainSettings(FitSettings):
     """A training run: data, method and network, and how the network is trained.
 
     Args:
-        data: Text to learn: a file, a folder, JSON lines, Parquet, hf:OWNER/NAME, or pydoc (Python's own manual).
+        data: What to learn: a file, a folder or an archive of text, JSON lines, Parquet, tables, molecules, FASTA or
+            integers; hf:OWNER/NAME; what candi prepare has made; - (standard input); or pydoc (Python's own manual).
         method: The diffusion method.
         valid: Text to validate on; by default the end of the data.
         valid_fraction: Fraction of the data kept for validation if there is no separate text.
-        tokenizer: char, smiles (molecules), bpe:SIZE (trained on the data), or a path: tokenizer.json, or a folder with
-            GPT-2's files.
-        text_field: Column with the text in JSON lines and Parquet.
+        tokenizer: char, bytes, bpe:SIZE (trained on the data), smiles (molecules), dna, protein, integers, or a path:
+            tokenizer.json, or a folder with GPT-2's files. char+unknown has a token for characters that are not there;
+            integers:SIZE and integers:FILE (a name a line) state the vocabulary.
+        text_field: Column with the text in JSON lines, Parquet and tables.
+        rows: Each line, cell or record is a sequence of its own, which ends and is padded; by default rows of integers
+            and what has prompts are, and all else is one stream that is cut into sequences.
+        chat: How a message of a chat is written, with {role} and {content}.
         cache: Folder for tokenized data; by default under the user's cache folder.
         label: Learn to generate by label: a property and a rule, as qed:top, rings>=2 or COLUMN>=0.5.
         skip_bad: Leave out documents that are too long or no molecules, instead of refusing them.
@@ -156,6 +162,8 @@ class TrainSettings(FitSettings):
     valid_fraction: float = 0.05
     tokenizer: str = "char"
     text_field: str = "text"
+    rows: bool | None = None
+    chat: str = CHAT
     cache: Path | None = None
     label: str | None = None
     skip_bad: bool = False
@@ -198,10 +206,10 @@ class TrainSettings(FitSettings):
         assert self.settings is not None
         return self.settings
 
-    def model_config(self, vocab_size: int) -> ModelConfig:
+    def model_config(self, vocab_size: int, rows: bool = False) -> ModelConfig:
         """The network, for a vocabulary."""
         return ModelConfig(
-            vocab_size, self.length, self.method, self.method_settings, self.model, self.label, self.trunk
+            vocab_size, self.length, self.method, self.method_settings, self.model, self.label, self.trunk, rows=rows
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -167,11 +167,11 @@ class TrainStep:
 
     def _losses(self, micro: MicroBatch) -> Tensor:
         try:
-            losses: Tensor = self.objective(micro.x0, micro.row, micro.rows, micro.rng, micro.label)
+            losses: Tensor = self.objective(micro.x0, micro.row, micro.rows, micro.rng, micro.label, micro.given)
         except TorchDynamoException as error:
             reason = str(error).strip().splitlines()[0]
             raise UserError(f"torch.compile does not work here ({reason}); leave out --compile.") from error
-        return losses
+        return losses if micro.learned == 1 else losses / micro.learned  # nats of a token that is learned
 
     def averaged(self) -> dict[str, Tensor]:
         """The averaged weights, whole and on the CPU, with buffers, and tied weights under all their names."""

@@ -29,13 +29,13 @@ class Frame:
 def frames(model: Model, options: Mapping[str, Any], number: int) -> Iterator[Frame]:
     for step in trace(model, options, number):
         sure = [0.0] * len(step.kinds) if step.top is None else step.top.probabilities[:, 0].tolist()
-        text = model.tokenizer.decode(step.tokens.tolist()) if step.step == step.steps else ""
+        text = model.tokenizer.show(step.tokens.tolist(), model.rows) if step.step == step.steps else ""
         yield Frame(step.step, step.steps, pieces(model, step), step.kinds.tolist(), sure, text)
 
 
 def pieces(model: Model, step: TraceStep) -> list[str]:
     """The text of each position; a dot where a state of this method looks like nothing yet."""
-    texts = model.tokenizer.pieces(step.tokens.clamp(min=0).tolist())
+    texts = model.tokenizer.pieces(step.tokens.tolist(), model.rows)
     return [text if token >= 0 else "·" for text, token in zip(texts, step.tokens.tolist(), strict=True)]
 
 

@@ -63,7 +63,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
 
 def _spelled(tokenizer: Tokenizer, token: int) -> str:
     """Text; tokens that hold a row together are no text and get a sign."""
-    if tokenizer.pad is None:
+    if not tokenizer.framed:
         return tokenizer.pieces([token])[0]
     signs = {tokenizer.begin: "⊢", tokenizer.end: "⊣", tokenizer.pad: "·"}
     return signs.get(token) or tokenizer.pieces([token])[0]

@@ -133,7 +133,8 @@ class DUO(Method):
         return even_in(self.alpha, steps) if (grid or self.grid) == "alpha" else timesteps(steps)
 
     def embed(self, state: State) -> Hidden:
-        return self.embedding.lookup(state.tokens) if state.values is None else state.values
+        sharp = self.embedding.lookup(state.tokens)
+        return sharp if state.values is None else torch.where(state.known[..., None], sharp, state.values)
 
     def time_input(self, state: State) -> Times:
         return -self.alpha(state.t).log()
