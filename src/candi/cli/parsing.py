@@ -40,7 +40,7 @@ def parse(flags: ArgumentParser, arguments: Sequence[str]) -> Namespace:
     following = [*spelled[1:], "--"]
     complete = [
         f"{argument}=true" if argument in switches and following_.startswith("--") else argument
-        for argument, following_ in zip(spelled, following, strict=True)
+        for argument, following_ in zip(spelled, following, strict=False)
     ]
     try:
         return flags.parse_args(complete)
