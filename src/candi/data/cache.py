@@ -19,6 +19,11 @@ def load_tokenizer(spec: str, corpus: Corpus, folder: Path, skip_bad: bool = Fal
     """The tokenizer of a spec; one that is made from the corpus is made once, by one process."""
     if corpus.prepared is not None:
         return Tokenizer.load(corpus.prepared[0] / TOKENIZER)
+    if corpus.streamed and made_from_data(spec) and not spec.startswith("bpe:"):
+        raise UserError(
+            f"A stream is not read beforehand, so the vocabulary {spec} cannot be made of it; give --tokenizer bytes, "
+            "dna, protein, bpe:SIZE (made of its beginning), or the path of one."
+        )
     if not made_from_data(spec):
         return Tokenizer.from_spec(spec, corpus)
     known = f"{spec} {rdkit_version()}" if skip_bad and spec == "smiles" else spec

@@ -12,14 +12,15 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from candi.base.errors import UserError
 from candi.data.digests import digest
 from candi.data.documents import CHAT, COLUMNS, Opening, document, opening
-from candi.data.files import DataFile, is_archive, kind_of, members
+from candi.data.files import DataFile, is_archive, kind_of, members, on_disk
 from candi.data.pieces import Part, Piece, Place, Row
 from candi.data.readers import READERS, Reader
 from candi.data.store import Manifest, is_store
@@ -39,13 +40,15 @@ class Corpus:
     """A named source of data.
 
     `field` is the column that holds the text, of data that has columns. `rows` says whether each line, cell or record
-    is a sequence of its own; None lets the data decide. `chat` is how a message of a chat is written.
+    is a sequence of its own; None lets the data decide. `chat` is how a message of a chat is written. Of what is
+    `streamed` nothing is kept: files of a hub are read over the network, and known by their names and sizes.
     """
 
     source: str
     field: str = "text"
     rows: bool | None = None
     chat: str = CHAT
+    streamed: bool = False
 
     @cached_property
     def prepared(self) -> tuple[Path, Manifest] | None:
@@ -64,12 +67,27 @@ class Corpus:
             yield None, self._text_pieces(io.StringIO(self._held), Place(self._title))
             return
         for path in self.files[start:]:
-            yield path, self._of(path)
+            yield path, self._of(on_disk(path))
 
-    def _of(self, path: Path) -> Iterator[Piece]:
+    @cached_property
+    def stream_files(self) -> list[DataFile | None]:
+        """What a stream reads one after another; None is a text that lies in no file."""
+        if self.source in (PYDOC, STDIN):
+            return [None]
+        if self.source.startswith(HUB):
+            return [*_remote(self.source)]
+        return [on_disk(path) for path in self.files]
+
+    def pieces_of(self, number: int) -> Iterator[Piece]:
+        """The pieces of one of the files of a stream."""
+        file = self.stream_files[number]
+        return next(self.documents())[1] if file is None else self._of(file)
+
+    def _of(self, packed: DataFile) -> Iterator[Piece]:
         """The pieces of a file, or of all files of an archive."""
+        path = Path(packed.name)
         try:
-            for file in members(path):
+            for file in members(packed):
                 if file.kind in READERS:
                     reader = READERS[file.kind]
                     columns = tuple(dict.fromkeys((self.column, reader.column, *COLUMNS)))
@@ -115,7 +133,7 @@ class Corpus:
             return self.prepared[1].rows
         if self.rows is not None:
             return self.rows
-        first = next(self.pieces(), None)
+        first = next(self.pieces_of(0) if self.streamed else self.pieces(), None)
         return first is not None and first.ends and (first.tokens is not None or first.parts is not None)
 
     @property
@@ -146,7 +164,7 @@ class Corpus:
     def table_rows(self) -> Iterator[Row]:
         """The rows with all their columns, of files that have such."""
         for path in self.paths:
-            for file in members(path):
+            for file in members(on_disk(path)):
                 if file.kind in READERS:
                     yield from READERS[file.kind].rows(file, None)
 
@@ -157,7 +175,7 @@ class Corpus:
             yield from ((piece.place, (Part(piece.text, True),)) for piece in lines)
             return
         for path in self.paths:
-            for file in members(path):
+            for file in members(on_disk(path)):
                 reader = READERS.get(file.kind)
                 if reader is not None:
                     for row in reader.rows(file, None):
@@ -192,7 +210,7 @@ class Corpus:
         shown = (p for p in root.rglob("*") if not any(part.startswith(".") for part in p.relative_to(root).parts))
         split = self.source.removeprefix(HUB).partition(":")[2] if self.source.startswith(HUB) else ""
         there = sorted(p for p in shown if p.is_file() and split in p.relative_to(root).as_posix())
-        read = [p for p in there if _known(p) or self._is_text(DataFile(str(p), lambda p=p: p.open("rb")))]  # type: ignore[misc]
+        read = [path for path in there if _known(path) or self._is_text(on_disk(path))]
         if not read:
             raise UserError(f"{self.source!r} holds no text, JSON lines or Parquet files; point --data at some.")
         kept = set(read)
@@ -221,6 +239,9 @@ class Corpus:
         """A hash of the content as it lies on disk."""
         if self.prepared is not None:
             return self.prepared[1].data
+        if self.streamed:
+            files = [(self.source, 0) if file is None else (file.name, file.size) for file in self.stream_files]
+            return hashlib.sha256(repr((files, self.field, self.chat)).encode()).hexdigest()
         found = hashlib.sha256(self.field.encode())
         if self.chat != CHAT:
             found.update(self.chat.encode())
@@ -304,3 +325,26 @@ def _download(source: str) -> Path:
         return Path(snapshot_download(name, repo_type="dataset", allow_patterns=patterns))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         raise UserError(f"The data set {name!r} cannot be fetched from the hub: {str(error).splitlines()[0]}") from None
+
+
+def _remote(source: str) -> Iterator[DataFile]:
+    """The files of a data set on the hub, which are read over the network as they are needed."""
+    from huggingface_hub import HfFileSystem
+    from huggingface_hub.errors import HfHubHTTPError
+
+    name, _, split = source.removeprefix(HUB).partition(":")
+    hub = HfFileSystem()
+    try:
+        found = sorted(dict(hub.find(f"datasets/{name}", detail=True)).items())  # type: ignore[arg-type]
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise UserError(f"The data set {name!r} cannot be listed: {str(error).splitlines()[0]}") from None
+    wanted = [(path, about) for path, about in found if split in path and (_known(Path(path)) and kind_of(Path(path)))]
+    data = [(path, about) for path, about in wanted if kind_of(Path(path)) not in (".md", ".json")] or wanted
+    if not data:
+        raise UserError(f"{source!r} holds no text, JSON lines or Parquet files; give another data set.")
+    for path, about in data:
+        yield DataFile(path, partial(_opened, hub, path), size=int(about["size"] or 0))
+
+
+def _opened(hub: Any, path: str) -> io.BufferedIOBase:
+    return io.BufferedReader(hub.open(path, "rb"), 1 << 20)

@@ -16,6 +16,7 @@ from candi.data.labels import Label
 from candi.data.prepare import store_of
 from candi.data.rows import Documents, Rows, Sequences, documents_of
 from candi.data.store import TokenStore
+from candi.data.stream import streamed
 from candi.data.tokenizer import Tokenizer
 
 
@@ -29,11 +30,12 @@ class Dataset:
     valid: Sequences | None
     fingerprint: str
     label: str | None = None
+    by_rows: bool = False
 
     @property
     def rows(self) -> bool:
         """Whether each sequence is a document, which ends and is padded. Molecules always are: their marks say so."""
-        return isinstance(self.train, Rows) and not self.tokenizer.framed
+        return self.by_rows and not self.tokenizer.framed
 
     @property
     def sizes(self) -> tuple[int, int, str | None, bool]:
@@ -46,7 +48,7 @@ class Dataset:
         the same at every position, or one row a position where each sequence is a document of its own.
         """
         windows = torch.from_numpy(self.train.first(max(1, most // self.length)))
-        columns = windows.T if isinstance(self.train, Rows) else windows.reshape(1, -1)
+        columns = windows.T if self.by_rows else windows.reshape(1, -1)
         counts = [torch.bincount(column, minlength=self.tokenizer.vocab_size) for column in columns]
         return torch.stack(counts).float() / columns.shape[1]
 
@@ -63,6 +65,7 @@ def load_dataset(
     chat: str = CHAT,
     label: str | None = None,
     skip_bad: bool = False,
+    stream: bool = False,
     seed: int = 0,
     cache: Path | None = None,
 ) -> Dataset:
@@ -70,19 +73,32 @@ def load_dataset(
 
     `data` is anything that `candi train --data` takes, `tokenizer` a spec such as char, smiles or bpe:4096, or a
     tokenizer that exists. Validation is on another text, or on a fraction that is kept from training. With `rows` each
-    line, cell or record is a sequence of its own; None lets the data decide.
+    line, cell or record is a sequence of its own; None lets the data decide. With `stream` the data is read as it is
+    needed, and nothing of it is kept.
     """
-    corpus, folder = Corpus(data, text_field, rows, chat), cache or default_folder()
+    corpus, folder = Corpus(data, text_field, rows, chat, stream), cache or default_folder()
     if isinstance(tokenizer, str):
         tokenizer = load_tokenizer(tokenizer, corpus, folder, skip_bad)
     other = None if valid is None else Corpus(valid, text_field, rows, chat)
-    if tokenizer.framed or corpus.by_rows:
+    train: Sequences
+    held_out: Sequences | None
+    if stream:
+        if label is not None:
+            raise UserError("--stream knows no labels; prepare the data, or leave out --label.")
+        train, held_out = streamed(
+            corpus, tokenizer, length, seed, folder, skip_bad=skip_bad, hold_out=other is None and valid_fraction > 0
+        )
+        if other is not None:
+            held_out = load_sequences(other, tokenizer, length, rows=other.by_rows, skip_bad=skip_bad, cache=folder)
+    elif tokenizer.framed or corpus.by_rows:
         train, held_out = _rows(corpus, other, tokenizer, length, valid_fraction, label, skip_bad, seed, folder)
     else:
         if label is not None:
             raise UserError("--label needs one document a sequence, as --rows or --tokenizer smiles make them.")
         train, held_out = _windows(corpus, other, tokenizer, length, valid_fraction, seed, folder)
-    return Dataset(tokenizer, length, train, held_out, corpus.fingerprint, label)
+    return Dataset(
+        tokenizer, length, train, held_out, corpus.fingerprint, label, by_rows=tokenizer.framed or corpus.by_rows
+    )
 
 
 def load_sequences(

@@ -60,6 +60,7 @@ class DataFile:
     name: str
     open: Callable[[], BufferedIOBase]
     path: Path | None = None  # of a file that lies on disk as it is
+    size: int = 0  # bytes of a file, packed or not
 
     @property
     def kind(self) -> str:
@@ -119,18 +120,22 @@ def is_archive(path: Path) -> bool:
     return kind_of(path) in _ARCHIVES
 
 
-def members(path: Path) -> Iterator[DataFile]:
+def on_disk(path: Path) -> DataFile:
+    return DataFile(str(path), lambda: path.open("rb"), None if suffixes(path)[1] else path, path.stat().st_size)
+
+
+def members(file: DataFile) -> Iterator[DataFile]:
     """The file itself, or the files of an archive in their order. Each is read before the next is asked for."""
+    path = Path(file.name)
     if not is_archive(path):
-        yield DataFile(str(path), lambda: path.open("rb"), None if suffixes(path)[1] else path)
+        yield file
     elif kind_of(path) == ".zip":
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file.seekable()) as archive:
             for entry in archive.infolist():
                 if not entry.is_dir() and not _hidden(entry.filename):
                     yield DataFile(f"{path}/{entry.filename}", _in_zip(archive, entry))
     else:
-        packed = DataFile(str(path), lambda: path.open("rb"))
-        with packed.bytes() as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        with file.bytes() as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
                 if member.isfile() and not _hidden(member.name):
                     yield DataFile(f"{path}/{member.name}", _in_tar(tar, member))

@@ -23,6 +23,7 @@ from candi.data.pieces import Part, Piece
 from candi.data.vocabularies import BEGIN, END, EOS, PAD, UNKNOWN, lines
 
 _MADE = ("char", "char+unknown", "smiles", "integers")
+_BEGINNING = 10**8  # characters of a stream that a vocabulary is made of
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")  # how sentencepiece spells a byte
 
 
@@ -107,7 +108,7 @@ class Tokenizer:
         if kind == "bpe":
             if not how.isdecimal():
                 raise UserError(f"The tokenizer {spec!r} has no size; write for example bpe:4096.")
-            return cls.train_bpe(corpus.pieces(), int(how))
+            return cls.train_bpe(_beginning(corpus) if corpus.streamed else corpus.pieces(), int(how))
         return cls.load(Path(spec).expanduser())
 
     @cached_property
@@ -342,6 +343,17 @@ def padded(tokens: NDArray[np.int64], length: int, pad: int | None) -> NDArray[n
 def _joined(ids: Iterable[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
     arrays = [np.asarray(some, np.int64) for some in ids]
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays) if arrays else np.empty(0, np.int64)
+
+
+def _beginning(corpus: Corpus) -> Iterator[Piece]:
+    """Some hundred million characters of a stream."""
+    size = 0
+    for number in range(len(corpus.stream_files)):
+        for piece in corpus.pieces_of(number):
+            yield piece
+            size += len(piece.text)
+            if size >= _BEGINNING:
+                return
 
 
 def _holds_integers(corpus: Corpus) -> bool:

@@ -169,7 +169,10 @@ def train(settings: TrainSettings, start: Path | None = None) -> Path:
 
 def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
     """Dataset and network of a run that can be begun or continued; nothing is written to its folder."""
-    run, corpus = Run(settings.out), Corpus(settings.data, settings.text_field, settings.rows, settings.chat)
+    run, corpus = (
+        Run(settings.out),
+        Corpus(settings.data, settings.text_field, settings.rows, settings.chat, settings.stream),
+    )
     with disk_errors(run):
         run.check(RunRecord(settings.to_json(), corpus.fingerprint, settings.defaults()))
         kept, cache = run.folder / TOKENIZER, settings.cache or default_folder()
@@ -183,7 +186,7 @@ def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
         dataset = load_dataset(
             settings.data, tokenizer, settings.length, valid=settings.valid, valid_fraction=settings.valid_fraction,
             text_field=settings.text_field, rows=settings.rows, chat=settings.chat, label=settings.label,
-            skip_bad=settings.skip_bad, seed=settings.seed, cache=settings.cache,
+            skip_bad=settings.skip_bad, stream=settings.stream, seed=settings.seed, cache=settings.cache,
         )  # fmt: skip
     torch.manual_seed(settings.seed)
     config = settings.model_config(tokenizer.vocab_size) if source is None else config

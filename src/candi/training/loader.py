@@ -28,6 +28,18 @@ class MicroBatch:
 
 
 @dataclass(frozen=True)
+class Read:
+    """The same before it is on a device, with a seed for each row."""
+
+    x0: NDArray[np.int64]
+    row: list[int]
+    rows: int
+    seeds: list[int]
+    label: NDArray[np.int64] | None
+    given: NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True)
 class ShardedLoader:
     """Rows rank, rank + world, ... of the global batch, cut into micro-batches the same way: all see all times."""
 
@@ -40,16 +52,28 @@ class ShardedLoader:
     device: torch.device
 
     def step(self, step: int) -> list[MicroBatch]:
+        return [self.placed(part) for part in self.read(step)]
+
+    def read(self, step: int) -> list[Read]:
+        """What this process reads for a step."""
         mine = range(self.rank, self.batch_size, self.world)
         parts = len(mine) // self.micro_batch_size
         return [self._part(step, mine[part::parts]) for part in range(parts)]
 
-    def _part(self, step: int, rows: range) -> MicroBatch:
+    def _part(self, step: int, rows: range) -> Read:
         numbers, sequences = step * self.batch_size + np.array(rows), self.sequences
         seeds = [fold_in(self.seed, "train", step, row) for row in rows]
-        return self._micro(
-            sequences.windows(numbers), list(rows), seeds, self.batch_size, sequences.labels(numbers),
+        return Read(
+            sequences.windows(numbers), list(rows), self.batch_size, seeds, sequences.labels(numbers),
             sequences.given(numbers),
+        )  # fmt: skip
+
+    def placed(self, read: Read) -> MicroBatch:
+        """On the device, with the random numbers of its rows."""
+        label, given = (None if array is None else _to(array, self.device) for array in (read.label, read.given))
+        return MicroBatch(
+            _to(read.x0, self.device), np.array(read.row), read.rows, Rng.per_row(read.seeds, self.device), label,
+            given, self.sequences.learned,
         )  # fmt: skip
 
     def validation(self, count: int) -> Iterator[MicroBatch]:
@@ -62,17 +86,7 @@ class ShardedLoader:
             seeds = [fold_in(self.seed, "validation", row) for row in rows]
             label = None if labels is None else labels[list(rows)]
             marks = None if given is None else given[list(rows)]
-            yield self._micro(sequences[list(rows)], list(rows), seeds, len(sequences), label, marks)
-
-    def _micro(
-        self, x0: NDArray[np.int64], rows: list[int], seeds: list[int], batch: int, labels: NDArray[np.int64] | None,
-        given: NDArray[np.bool_] | None,
-    ) -> MicroBatch:  # fmt: skip
-        label, marks = (None if array is None else _to(array, self.device) for array in (labels, given))
-        return MicroBatch(
-            _to(x0, self.device), np.array(rows), batch, Rng.per_row(seeds, self.device), label, marks,
-            self.sequences.learned,
-        )  # fmt: skip
+            yield self.placed(Read(sequences[list(rows)], list(rows), len(sequences), seeds, label, marks))
 
 
 def _to(array: NDArray[Any], device: torch.device) -> Tensor:

@@ -23,14 +23,16 @@ from candi.model.files import WEIGHTS, read_weights
 from candi.nets.trunk import parameter_count
 from candi.training.display import Display
 from candi.training.interrupt import Interrupt, graceful
-from candi.training.loader import MicroBatch, ShardedLoader
+from candi.training.loader import MicroBatch, Read, ShardedLoader
 from candi.training.memory import MemoryNeed, NoMemoryLeft, out_of_memory
 from candi.training.objective import Objective
 from candi.training.optim import learning_rate
+from candi.training.prefetch import Prefetched
 from candi.training.run import Metrics, Run
 from candi.training.settings import FitSettings
 from candi.training.step import StepResult, TrainStep
 
+_STALLED = 0.1  # the fraction of the time that may be waited for data
 TRAINING, PROGRESS = "training.safetensors", "progress.json"
 
 
@@ -96,6 +98,8 @@ class Loop:
         self.bad_step = torch.full((), -1.0, device=fabric.device)
         self.share = settings.batch_size // fabric.world_size
         self.micro_batch_size = settings.micro_batch_size or self.share
+        self._ahead: Prefetched[list[Read]] | None = None
+        self._ahead_size = 0
 
     def go(self) -> Path:
         with Display(self.settings.steps, silent=not self.fabric.is_global_zero) as display:
@@ -111,6 +115,7 @@ class Loop:
                 try:
                     self._steps(display, metrics, interrupt)
                 finally:
+                    self.close()
                     if metrics is not None:
                         metrics.close()
             if not self._finished():
@@ -129,7 +134,9 @@ class Loop:
             last = self._finished()
             values: dict[str, float] = {}
             if last or progress.step % settings.log_every == 0:
-                pace = (progress.step - logged) / (time.monotonic() - logged_at)
+                seconds = time.monotonic() - logged_at
+                pace = (progress.step - logged) / seconds
+                self._say_stalled(display, seconds)
                 logged, logged_at = progress.step, time.monotonic()
                 values = self._measure(outcome) | {"tokens_per_second": pace * settings.batch_size * self.length}
             if self.valid is not None and (last or progress.step % settings.validate_every == 0):
@@ -142,6 +149,17 @@ class Loop:
                 self._sample()
             if last or stopped or progress.step % settings.checkpoint_every == 0:
                 self._save()
+
+    def _say_stalled(self, display: Display, seconds: float) -> None:
+        """A line where the device has waited for the data."""
+        if self._ahead is None:
+            return
+        waited, self._ahead.stalled = self._ahead.stalled, 0.0
+        if waited > _STALLED * seconds:
+            display.say(
+                f"Training waited {waited:.1f} of {seconds:.1f} s for data to be read; prepare it beforehand with "
+                "candi prepare, on a disk that is nearer."
+            )
 
     def fit_to_memory(self, display: Display) -> MemoryNeed | None:
         """Choose how many sequences are computed at once; a continued run goes on with what it had.
@@ -206,11 +224,25 @@ class Loop:
         # dropout alone uses the global generator; it too starts anew each step
         torch.manual_seed(fold_in(self.settings.seed, "dropout", step, self.fabric.global_rank))
         try:
-            return self.step.update(step, self._loader(self.sequences).step(step))
+            return self.step.update(step, self._micro_batches(step))
         except RuntimeError as error:
             if out_of_memory(error):
                 return None
             raise
+
+    def _micro_batches(self, step: int) -> list[MicroBatch]:
+        """This process's part of a step; what the next ones need is read meanwhile."""
+        loader = self._loader(self.sequences)
+        if self._ahead is None or self._ahead_size != self.micro_batch_size:
+            self.close()
+            self._ahead, self._ahead_size = Prefetched(loader.read), self.micro_batch_size
+        return [loader.placed(part) for part in self._ahead(step)]
+
+    def close(self) -> None:
+        """Read nothing more."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
 
     def _less_at_once(self) -> str:
         """The next smaller micro-batches that a batch can be cut into, or a refusal."""

@@ -142,6 +142,8 @@ class TrainSettings(FitSettings):
         text_field: Column with the text in JSON lines, Parquet and tables.
         rows: Each line, cell or record is a sequence of its own, which ends and is padded; by default rows of integers
             and what has prompts are, and all else is one stream that is cut into sequences.
+        stream: Read the data as it is needed and keep nothing of it, shuffled in blocks of 4,096 sequences: for what
+            fits no disk. Each process reads all of it.
         chat: How a message of a chat is written, with {role} and {content}.
         cache: Folder for tokenized data; by default under the user's cache folder.
         label: Learn to generate by label: a property and a rule, as qed:top, rings>=2 or COLUMN>=0.5.
@@ -164,6 +166,7 @@ class TrainSettings(FitSettings):
     text_field: str = "text"
     rows: bool | None = None
     chat: str = CHAT
+    stream: bool = False
     cache: Path | None = None
     label: str | None = None
     skip_bad: bool = False
