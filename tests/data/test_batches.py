@@ -70,7 +70,7 @@ def test_validation_is_always_the_same_and_complete():
 
 def test_too_little_text_is_refused():
     """A sequence is enough to look at, two are needed to begin anywhere."""
-    with pytest.raises(UserError, match="too few for sequences of 10; give more text or a smaller --length"):
+    with pytest.raises(UserError, match="too few for sequences of 10; give more text or --length 7 at most"):
         _windows(tokens=15).check_epoch()
     _windows(tokens=20).check_epoch()
     assert len(_windows(tokens=15).first(4)) == 1

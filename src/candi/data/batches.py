@@ -33,7 +33,7 @@ class Windows:
         if len(self.tokens) < 2 * self.length:
             raise UserError(
                 f"The text has {len(self.tokens)} tokens, too few for sequences of {self.length}; "
-                "give more text or a smaller --length."
+                f"give more text or --length {len(self.tokens) // 2} at most."
             )
 
     @property

@@ -49,7 +49,7 @@ _NO_TEXT = frozenset({
     ".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".ico", ".tiff", ".pdf", ".mp3", ".wav", ".flac", ".ogg", ".mp4",
     ".avi", ".mov", ".mkv", ".so", ".dll", ".exe", ".o", ".a", ".pyc", ".class", ".jar", ".whl", ".7z", ".rar",
     ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".gguf", ".onnx", ".sqlite", ".db", ".woff",
-    ".woff2", ".ttf", ".otf", ".mo",
+    ".cls", ".id", ".woff2", ".ttf", ".otf", ".mo",
 })  # fmt: skip
 
 

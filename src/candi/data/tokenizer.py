@@ -23,6 +23,7 @@ from candi.data.pieces import Part, Piece
 from candi.data.vocabularies import BEGIN, END, EOS, PAD, UNKNOWN, lines
 
 _MADE = ("char", "char+unknown", "smiles", "integers")
+_ENDS = (EOS, "<|end_of_text|>", "</s>", "<eos>", "[SEP]")  # what ends a document, in the words of some tokenizers
 _BEGINNING = 10**8  # characters of a stream that a vocabulary is made of
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")  # how sentencepiece spells a byte
 
@@ -45,10 +46,11 @@ class Tokenizer:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.vocab_size = max(backend.get_vocab(True).values(), default=-1) + 1  # ids may have holes
-        self.eos: int | None = backend.token_to_id(EOS)
         self.words = isinstance(backend.model, models.WordLevel)
         # molecules stand between marks, in rows
         self.framed = self.words and all(backend.token_to_id(token) is not None for token in (BEGIN, END, PAD))
+        ends = [] if self.framed else [backend.token_to_id(name) for name in _ENDS]
+        self.eos: int | None = next((token for token in ends if token is not None), None)
         self.unknown: int | None = self._unknown_token()
         self.tolerant = False  # does what is unknown become a token?
         self._character_ids = self._lookup_table()
@@ -222,16 +224,19 @@ class Tokenizer:
 
     def show(self, ids: Sequence[int] | NDArray[np.int64], rows: bool = False) -> str:
         """Text for people: of a stream, the ends of documents are seen."""
-        if rows or self.framed or self.eos is None:
+        if rows or self.eos is None:
             return self.decode(ids, rows)
         found, part = [], list[int]()
         for i in ids:
             if i == self.eos:
-                found += [self.decode(part), EOS]
+                found += [self.decode(part), self._spelling(self.eos)]
                 part = []
             else:
                 part.append(int(i))
         return "".join([*found, self.decode(part)])
+
+    def _spelling(self, token: int) -> str:
+        return self.backend.id_to_token(token) or ""
 
     @property
     def begin(self) -> int:
@@ -267,7 +272,7 @@ class Tokenizer:
 
         A character of several tokens stands at the first of them; bytes that make no character are shown as such.
         """
-        marks = {} if rows or self.framed or self.eos is None else {self.eos: EOS}
+        marks = {} if rows or self.eos is None else {self.eos: self._spelling(self.eos)}
         return [marks.get(i, text) for i, text in zip(ids, self._spelled(ids), strict=True)]
 
     def _spelled(self, ids: Sequence[int]) -> list[str]:

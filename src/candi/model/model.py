@@ -244,7 +244,8 @@ class Model(
     def _template(self, given: list[int | None], size: int, kind: str) -> Template:
         if len(given) > size:
             raise UserError(
-                f"The {kind} has {len(given)} tokens but the sequence only {size}; shorten it or raise --length."
+                f"The {kind} has {len(given)} tokens but the sequence only {size}; shorten it or give --length "
+                f"{len(given)} at least."
             )
         row = given + [None] * (size - len(given))
         return Template(
