@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from candi.base.labels import Label
 from candi.base.rng import Rng
 from candi.diffusion.guidance import Guidance
 from candi.diffusion.methods import METHODS, Method
@@ -20,7 +21,8 @@ def denoiser_of(
     name: str, vocab_size: int, trunk: DiTSettings, length: int = 16, label: str | None = None, **options: Any
 ) -> Denoiser:
     """A denoiser of a method by name, with random weights; `options` are those of the method."""
-    return Denoiser.build(ModelConfig(vocab_size, length, name, METHODS[name](**options), trunk, label))
+    labels = () if label is None else (Label(label),)
+    return Denoiser.build(ModelConfig(vocab_size, length, name, METHODS[name](**options), trunk, labels))
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _refused(capsys, *arguments: object) -> str:
         ("train --data  --out X", "no file or folder ''"),
         ("train --plugin nothing.py", "no plugin file 'nothing.py'"),
         ("sample RUN --device quantum", "quantum"),
-        ("sample RUN --cfg-weight 2", "needs a --class-label"),
+        ("sample RUN --cfg-weight 2", "needs a --label"),
         ("train --data pydoc --out X --trunk nothing", "no trunk 'nothing'"),
         ("train --data pydoc --out X --trunk no.such:Trunk", "cannot be imported (ModuleNotFoundError"),
         ("train --data pydoc --out X --trunk json:dumps", "is no trunk"),

@@ -14,14 +14,14 @@ from candi.cli import evaluate, frontier, main
 from candi.data.corpus import Corpus
 from candi.diffusion.guidance import guide_for
 from candi.evaluation.compare import options_of
-from candi.evaluation.molecules import molecules
 from candi.evaluation.points import read_points
+from candi.evaluation.sequences import measured
 from candi.evaluation.sweep import Sweep
 from candi.evaluation.sweep_settings import SweepSettings
 from candi.evaluation.wordfilter import WordFilter
 from candi.hub.loading import load, run_handle
 from candi.model.classifiers import check_classifier, load_classifier
-from candi.views.molecules import Drawn, write_page
+from candi.views.sequences import Drawn, write_page
 from tests.browser import PHONE, browser, opened  # noqa: F401 - a fixture
 from tests.training.runs import flags, train_here
 
@@ -169,7 +169,7 @@ def test_discrete_guidance_steers_too(place):
 
 
 def test_a_run_that_knows_labels_steers_itself(place):
-    means = [np.mean(_rings(place, "--class-label", label, "--cfg-weight", w)) for label, w in (("0", "1"), ("1", "1"))]
+    means = [np.mean(_rings(place, "--label", label, "--cfg-weight", w)) for label, w in (("0", "1"), ("1", "1"))]
     assert means[1] > means[0] + 0.3
 
 
@@ -287,15 +287,15 @@ def test_mistakes_are_told_in_a_sentence(place, tmp_path, capsys):
     assert "not the config.json of a classifier" in _refused(capsys, *guide, "--classifier", place / "mdlm")
     other = ["guide", place / "mdlm", "--classifier", place / "clean", "--out", tmp_path / "x"]
     assert "knows its noise" in _refused(capsys, *other)
-    assert "no property 'beauty'" in _refused(capsys, *guide, "--class-label", "1", "--property", "beauty")
-    assert "has no label 7" in _refused(capsys, *guide, "--class-label", "7")
+    assert "no property 'beauty'" in _refused(capsys, *guide, "--label", "1", "--property", "beauty")
+    assert "has no label 7" in _refused(capsys, *guide, "--label", "7")
     assert "labels 0 to 1" in _refused(capsys, *guide, "--classifier", place / "clean", "--target", "3")
-    assert "leave them out" in _refused(capsys, *guide, "--class-label", "1", "--reveal", "1")
-    assert "needs a --class-label" in _refused(capsys, *guide, "--classifier", place / "clean", "--cfg-weight", "1")
+    assert "leave them out" in _refused(capsys, *guide, "--label", "1", "--reveal", "1")
+    assert "needs a --label" in _refused(capsys, *guide, "--classifier", place / "clean", "--cfg-weight", "1")
     assert "for discrete guidance" in _refused(capsys, *guide, "--classifier", place / "clean", "--dcbg", "exact")
     masked = ["guide", place / "mdlm", "--classifier", place / "noisy", "--out", tmp_path / "x"]
     assert "a step of its own" in _refused(capsys, *masked, "--order", "confidence")
-    assert "cannot be made" in _refused(capsys, *guide[:2], "--class-label", "1", "--out", place / "some.smi")
+    assert "cannot be made" in _refused(capsys, *guide[:2], "--label", "1", "--out", place / "some.smi")
     train = ["train-classifier", place / "candi", "--data", place / "some.smi", "--out", tmp_path / "c"]
     assert "write a property and a rule" in _refused(capsys, *train, "--label", "rings")
     assert "needs no classifier that knows noise" in _refused(capsys, *train, "--label", "rings>=1", "--noisy", "true")
@@ -303,7 +303,7 @@ def test_mistakes_are_told_in_a_sentence(place, tmp_path, capsys):
     assert "is another run (" in other
     assert "model.width was 32 and is now 16" in other
     train_here(tmp_path / "text", steps=2)
-    none = ["--class-label", "1", "--out", tmp_path / "none"]
+    none = ["--label", "1", "--out", tmp_path / "none"]
     assert "was not trained on molecules" in _refused(capsys, "guide", tmp_path / "text", *none)
     assert not (tmp_path / "none").exists()
 
@@ -403,14 +403,14 @@ def test_another_vocabulary_is_refused(place, tmp_path):
 
 
 def test_molecules_are_counted_by_hand():
-    found = molecules(["CCO", "OCC", "C1CC1", "C1CC", ""], ["rings"], training=frozenset(["CCO"]))
-    assert found.smiles == ["CCO", "CCO", "C1CC1", None, None]
+    found = measured(["CCO", "OCC", "C1CC1", "C1CC", ""], ["rings"], training=frozenset(["CCO"]))
+    assert found.texts == ["CCO", "CCO", "C1CC1", None, None]
     assert (found.valid, found.unique, found.novel) == (0.6, 0.4, 0.5)
     assert found.values["rings"] == [0.0, 0.0, 1.0]
     assert found.mean("rings") == pytest.approx(1 / 3)
     assert found.hit("rings", 1) == pytest.approx(1 / 3)
-    assert molecules(["OCC", "C1CC1"], ["rings"], training=WordFilter.of(["CCO"])).novel == 0.5
-    nothing = molecules(["", "("], ["rings"])
+    assert measured(["OCC", "C1CC1"], ["rings"], training=WordFilter.of(["CCO"])).novel == 0.5
+    nothing = measured(["", "("], ["rings"])
     assert nothing.valid == 0
     assert np.isnan(nothing.mean("rings"))
 
@@ -473,7 +473,7 @@ def test_a_kind_that_is_none_is_refused_in_one_sentence(place, capsys):
 def test_a_sweep_asks_runs_that_know_labels(place, tmp_path, capsys):
     axes = ["--property", "rings", "--steps", "6", "--temperatures", "1", "--n", "64", "--device", "cpu"]
     main(
-        ["frontier", str(place / "candi"), str(place / "mdlm"), *axes, "--class-label", "1", "--weights", "0,2",
+        ["frontier", str(place / "candi"), str(place / "mdlm"), *axes, "--label", "1", "--weights", "0,2",
          "--classifiers", str(place / "noisy"), "--out", str(tmp_path / "sweep")]
     )  # fmt: skip
     points = read_points(tmp_path / "sweep" / "points.jsonl")
@@ -481,14 +481,14 @@ def test_a_sweep_asks_runs_that_know_labels(place, tmp_path, capsys):
              for point in points for c in [point.cell]}  # fmt: skip
     assert set(means) == {("candi", None, 0.0), ("candi", None, 2.0), ("mdlm", "noisy", 0.0), ("mdlm", "noisy", 2.0)}
     assert means["candi", None, 0.0] > means["mdlm", "noisy", 0.0] + 0.1  # asked for rings, and not
-    for runs, label, complaint in ((["mdlm"], "1", "trained with labels"), (["candi"], "2", "has 0 and 1")):
+    for runs, label, complaint in ((["mdlm"], "1", "trained with labels"), (["candi"], "2", "has 0 (no), 1 (yes)")):
         with pytest.raises(SystemExit):
             main(
                 [
                     "frontier",
                     *(str(place / run) for run in runs),
                     *axes,
-                    "--class-label",
+                    "--label",
                     label,
                     "--out",
                     str(tmp_path / "no"),

@@ -12,7 +12,7 @@ from candi.base.errors import UserError
 from candi.cli import main
 from candi.data.cache import load_tokenizer
 from candi.data.corpus import PACKAGED, Corpus
-from candi.data.labels import Label
+from candi.data.labels import Rule
 from candi.data.rows import Rows, load_documents
 from candi.data.tokenizer import Tokenizer
 from tests.training.runs import train_here
@@ -68,15 +68,17 @@ def test_tables_and_compressed_files(tmp_path):
         file.write('\ufeffsmiles,activity\nCCO,0.5\n"C(=O)O\n",2\n')  # a spreadsheet's mark, a cell with a line break
     corpus = Corpus(str(tmp_path / "a.csv.gz"), "smiles")
     assert [piece.text for piece in corpus.pieces()] == ["CCO", "C(=O)O"]
-    labels, threshold = Label.of("activity>=1").of_corpus(corpus, tmp_path)
-    assert (labels.tolist(), threshold) == ([0, 1], 1.0)
+    labels, rule = Rule.of("activity>=1").of_corpus(corpus, "molecules", tmp_path)
+    assert (labels.tolist(), rule.threshold) == ([0, 1], 1.0)
     with pytest.raises(UserError, match="set --text-field to one of: smiles, activity"):
         list(Corpus(str(tmp_path / "a.csv.gz")).pieces())
-    with pytest.raises(UserError, match=r"'beauty' is no property that RDKit computes here .* has no column 'beauty'"):
-        Label.of("beauty:top").of_corpus(corpus, tmp_path)
+    with pytest.raises(
+        UserError, match=r"'beauty' is no property that is computed of .* has no column 'beauty'"
+    ):
+        Rule.of("beauty:top").of_corpus(corpus, "molecules", tmp_path)
     (tmp_path / "b.csv").write_text("smiles,activity\nCCO,high\n")
     with pytest.raises(UserError, match="holds something that is no number"):
-        Label.of("activity>=1").of_corpus(Corpus(str(tmp_path / "b.csv"), "smiles"), tmp_path)
+        Rule.of("activity>=1").of_corpus(Corpus(str(tmp_path / "b.csv"), "smiles"), "molecules", tmp_path)
 
 
 def test_bad_molecules_are_counted_listed_and_left_out_only_if_asked(tmp_path):
@@ -109,7 +111,7 @@ def test_the_split_is_the_same_for_everyone_and_labels_stay_with_their_molecules
     train, valid = documents.split(0.25)
     assert len(valid) == 2
     assert sorted([*train.numbers, *valid.numbers]) == list(range(8))
-    labels, _ = Label.of("rings>=1").of_corpus(corpus, tmp_path)
+    labels, _ = Rule.of("rings>=1").of_corpus(corpus, "molecules", tmp_path)
     assert labels.tolist() == [0, 0, 1, 0, 0, 1, 0, 1]
     rows = Rows(train, 3, labels[train.numbers])
     for index in range(20):
@@ -133,21 +135,21 @@ def test_a_pad_alone_makes_no_rows():
     assert tokenizer.decode(tokenizer.encode("abab")) == "abab"
 
 
-@pytest.mark.parametrize("spec", ["qed", "rings>=1.2.3", "rings>=.", "qed>5", "qed:best", ">=1", ""])
+@pytest.mark.parametrize("spec", ["rings>=1.2.3", "rings>=.", "qed>5", "qed:best", ">=1", ""])
 def test_a_label_is_a_property_and_a_rule(spec):
     with pytest.raises(UserError, match="write a property and a rule"):
-        Label.of(spec)
+        Rule.of(spec)
 
 
 def test_a_label_that_all_or_none_have_is_refused(corpus, tmp_path):
     for spec, what in (("rings>=9", "No document"), ("rings>=0", "Every document")):
         with pytest.raises(UserError, match=what):
-            Label.of(spec).of_corpus(corpus, tmp_path)
-    labels, _ = Label.of("weight:top").of_corpus(corpus, tmp_path)
+            Rule.of(spec).of_corpus(corpus, "molecules", tmp_path)
+    labels, _ = Rule.of("weight:top").of_corpus(corpus, "molecules", tmp_path)
     assert labels.sum() == 1
     assert SMILES[int(labels.argmax())] == "ClC(Br)=O"
-    assert str(Label.of("weight:top")) == "weight:top"
-    assert str(Label.of("rings>=2")) == "rings>=2"
+    assert str(Rule.of("weight:top")) == "weight:top"
+    assert str(Rule.of("rings>=2")) == "rings>=2"
 
 
 def test_without_rdkit_the_rest_works_and_says_what_to_install(corpus, tmp_path, monkeypatch, capsys):
@@ -155,10 +157,10 @@ def test_without_rdkit_the_rest_works_and_says_what_to_install(corpus, tmp_path,
     tokenizer = Tokenizer.smiles(corpus.pieces())
     assert len(load_documents(corpus, tokenizer, 14, tmp_path, skip_bad=False)) == 8
     with pytest.raises(UserError, match=r"needs RDKit; get it with pip install -e '\.\[molecules\]'"):
-        Label.of("qed:top").of_corpus(corpus, tmp_path)
+        Rule.of("qed:top").of_corpus(corpus, "molecules", tmp_path)
     for command in (
-        ["guide", "x", "--class-label", "1"],
-        ["frontier", "x", "--out", str(tmp_path / "o"), "--property", "qed"],
+        ["guide", "qm9", "--label", "1", "--out", str(tmp_path / "g")],
+        ["frontier", "qm9", "--out", str(tmp_path / "o"), "--property", "qed"],
     ):
         with pytest.raises(SystemExit) as exit:
             main(command)
@@ -179,7 +181,7 @@ def test_a_title_line_names_the_columns_of_molecules(tmp_path):
     assert [str(piece.place) for piece in corpus.pieces()] == [f"{path} line 2", f"{path} line 4"]
     assert corpus.has("activity")
     assert list(corpus.table("activity")) == ["6.5", "-1"]
-    assert Label.of("activity>=6").of_corpus(corpus, tmp_path)[0].tolist() == [1, 0]
+    assert Rule.of("activity>=6").of_corpus(corpus, "molecules", tmp_path)[0].tolist() == [1, 0]
     path.write_text("smiles activity\nCCO 6.5\nCC\n")
     with pytest.raises(UserError, match=r"mine\.smi line 3 has no column 'activity'"):
         list(Corpus(str(path)).table("activity"))

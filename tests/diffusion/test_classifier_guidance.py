@@ -152,7 +152,7 @@ def _conditional(method, p_y):
     joint = [TOY.probabilities * (1 - p_y), TOY.probabilities * p_y]
     networks = [IdealDenoiser(method, TOY.sequences, p / p.sum(), 6) for p in joint]
     unconditional = TOY.ideal(method)
-    return lambda state, label=None: (unconditional if label is None else networks[int(label[0])])(state)
+    return lambda state, label=None: (unconditional if label is None else networks[int(label[0, 0])])(state)
 
 
 @pytest.mark.parametrize("make", [MDLM, UDLM])
@@ -163,7 +163,7 @@ def test_generation_by_label_is_the_conditional_distribution(double, make):
     nothing = torch.zeros(N, 4, dtype=torch.long)
     with torch.no_grad():
         start = method.prior(nothing, nothing.bool(), rng)
-        denoise = classifier_free(network, network, 1, 0.0)
+        denoise = classifier_free(network, network, [1], 0.0)
         state = last_state(sample(denoise, bind_step(method), start, timesteps(128), rng))
     assert _distance(method.decode(state), p) < _floor(p) + 0.02
 
@@ -173,14 +173,14 @@ def test_guidance_beyond_the_label_multiplies_the_ratio(double):
     method = MDLM(_embedding())
     network = _conditional(method, _p_y(TOY.sequences))
     state = method.prior(torch.zeros(2, 4, dtype=torch.long), torch.zeros(2, 4, dtype=torch.bool), Rng.from_seed(0))
-    with_label, without = (network(state, label).log_probs() for label in (torch.ones(2, dtype=torch.long), None))
+    with_label, without = (network(state, label).log_probs() for label in (torch.ones(2, 1, dtype=torch.long), None))
     real = torch.isfinite(without)
-    found = classifier_free(network, network, 1, 2.0)(state).log_probs()
+    found = classifier_free(network, network, [1], 2.0)(state).log_probs()
     unnormalised = torch.where(real, 3 * with_label - 2 * without, -torch.inf)
     expected = unnormalised - unnormalised.logsumexp(-1, keepdim=True)
     assert torch.allclose(found[real & torch.isfinite(found)], expected[real & torch.isfinite(found)])
     with pytest.raises(UserError, match="at least -1"):
-        classifier_free(network, network, 1, -2.0)
+        classifier_free(network, network, [1], -2.0)
 
 
 GUIDES = {

@@ -64,7 +64,7 @@ def test_it_is_saved_loaded_sampled_and_resumed(run, tmp_path, capsys):
     assert model.config.model.blocks == 1
     model.save_pretrained(tmp_path / "packed")
     assert candi.load(tmp_path / "packed", "cpu").generate(2, seed=1) == model.generate(2, seed=1)
-    main(["sample", str(run), "--n=2", "--steps=3", "--class-label=1", "--cfg-weight=1"])
+    main(["sample", str(run), "--n=2", "--steps=3", "--label=1", "--cfg-weight=1"])
     main(["export", str(run), "--out", str(tmp_path / "shared")])
     assert "mixer:Mixer" in (tmp_path / "shared" / "README.md").read_text()
     capsys.readouterr()

@@ -12,7 +12,7 @@ import candi
 from candi.base.files import sha256
 from candi.cli import main
 from candi.diffusion.guidance import guide_for
-from candi.evaluation.molecules import Molecules, molecules
+from candi.evaluation.sequences import Measured, measured
 from candi.evaluation.words import word_list, words
 from candi.hub.shipped import shipped, words_of_model
 from candi.model.classifiers import load_classifier
@@ -41,7 +41,7 @@ def test_it_recommends_sixteen_steps(text8):
 
 
 @pytest.fixture(scope="module")
-def guided() -> Callable[[str, float], Molecules]:
+def guided() -> Callable[[str, float], Measured]:
     """So many molecules at the recommended 32 steps and temperature, guided to more of a property; each made once."""
     pytest.importorskip("rdkit")
     model = candi.load("qm9", "cpu")
@@ -52,7 +52,7 @@ def guided() -> Callable[[str, float], Molecules]:
         guide = guide_for(model.denoiser.method, network.log_probability(1), weight) if weight else None
         return model.generate(64, seed=0, guide=guide)
 
-    return lambda name, weight: molecules(made(weight, name if weight else "qed"), [name])
+    return lambda name, weight: measured(made(weight, name if weight else "qed"), [name])
 
 
 def test_most_samples_are_molecules_and_different_ones(guided):

@@ -65,7 +65,7 @@ def test_a_run_is_guided_by_its_label_or_by_each_classifier_with_each_tilt(tmp_p
     ]
     assert list(grid.guides("a", tmp_path, tilts=True)) == ways
     assert list(grid.guides("a", tmp_path, tilts=False)) == ways[::2]
-    assert list(grid.guides("b", tmp_path, tilts=True)) == [Guided(weights=[1.0], class_label=1)]
+    assert list(grid.guides("b", tmp_path, tilts=True)) == [Guided(weights=[1.0], label=1)]
     assert list(grid.guides("c", tmp_path, tilts=True)) == [Guided()]
 
 

@@ -73,12 +73,12 @@ def test_guidance_by_label_with_two_caches_is_that_without():
         for parameter in denoiser.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
     x0, known = torch.zeros(5, L, dtype=torch.long), torch.zeros(5, L, dtype=torch.bool)
-    plain = _last_tokens(denoiser, classifier_free(denoiser, denoiser, 1, 0.5), x0, known)
+    plain = _last_tokens(denoiser, classifier_free(denoiser, denoiser, [1], 0.5), x0, known)
     two = _cached(denoiser), _cached(denoiser)
-    assert torch.equal(plain, _last_tokens(denoiser, classifier_free(*two, 1, 0.5), x0, known))
+    assert torch.equal(plain, _last_tokens(denoiser, classifier_free(*two, [1], 0.5), x0, known))
     two = _cached(denoiser), _cached(denoiser)
-    assert torch.equal(plain, _last_tokens(denoiser, classifier_free(*two, 1, 0.5), x0, known, two))
-    other = _last_tokens(denoiser, classifier_free(_cached(denoiser), _cached(denoiser), 0, 0.5), x0, known)
+    assert torch.equal(plain, _last_tokens(denoiser, classifier_free(*two, [1], 0.5), x0, known, two))
+    other = _last_tokens(denoiser, classifier_free(_cached(denoiser), _cached(denoiser), [0], 0.5), x0, known)
     assert not torch.equal(plain, other)
 
 

@@ -49,7 +49,7 @@ def test_a_share_of_the_labels_is_hidden_in_training_alone(monkeypatch):
     told = []
     predict = denoiser.predict
     monkeypatch.setattr(denoiser, "predict", lambda f, state, label: told.append(label) or predict(f, state, label))
-    x0, label = torch.randint(11, (2000, 4)), torch.arange(2000) % 2
+    x0, label = torch.randint(11, (2000, 4)), torch.arange(2000)[:, None] % 2
     objective = DenoisingObjective(denoiser, label_dropout=0.2)
     for training in (True, False):
         objective.train(training)(x0, range(2000), 2000, Rng.from_seed(0), label)

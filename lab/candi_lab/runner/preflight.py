@@ -5,7 +5,7 @@ from pathlib import Path
 
 from candi.base.errors import UserError, unknown
 from candi.data.corpus import Corpus
-from candi.data.labels import Label
+from candi.data.labels import rules_of
 from candi.data.molecules import PROPERTIES, need_rdkit
 from candi.data.tokenizer import made_from_data
 from candi.diffusion.methods.base import Method
@@ -65,6 +65,7 @@ def _method(experiment: Experiment, run: str, data: str, work: Path) -> Method:
 
 
 def _label(label: str, data: str, field: str = "text") -> None:
-    name = Label.of(label).name
-    if name in PROPERTIES and not Corpus(data, field).has(name):
-        need_rdkit(f"The property {name}, which is no column of {data},")
+    for rule in rules_of(label):
+        name = rule.name
+        if name in PROPERTIES and not Corpus(data, field).has(name):
+            need_rdkit(f"The property {name}, which is no column of {data},")

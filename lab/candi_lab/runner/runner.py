@@ -255,7 +255,7 @@ class Reproduction:
                 options=options, n=how.n, device=self.device, words=self.data if how.counts_words else None,
                 words_field=field, measured_property=grid.property if self.rdkit else None, scorers=self._scorers(),
                 characters=how.characters, shared=self.shared, classifiers=guided.classifiers,
-                weights=guided.weights, reveal=guided.reveal, class_label=guided.class_label,
+                weights=guided.weights, reveal=guided.reveal, label=guided.label,
                 dcbg=guided.dcbg,
             ))
             for guided in guides

@@ -73,7 +73,7 @@ class Guided:
     classifiers: Sequence[str] = ()
     weights: Sequence[float] = (1.0,)
     reveal: float = 0.0
-    class_label: int | None = None
+    label: int | None = None
     dcbg: Sequence[str] = DCBG[:1]
 
 
@@ -110,7 +110,7 @@ class Grid:
         """By the run's own label, or by each of its classifiers with each tilt of revealed tokens, or not at all."""
         names = self.classifiers.get(run, [])
         if run in self.labels:
-            yield Guided(weights=self.label_weights, class_label=self.labels[run])
+            yield Guided(weights=self.label_weights, label=self.labels[run])
         elif not names:
             yield Guided()
         for name in names:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 Times: TypeAlias = Float[Tensor, "B"]
 Tokens: TypeAlias = Int[Tensor, "B L"]
-Labels: TypeAlias = Int[Tensor, "B"]
+Labels: TypeAlias = Int[Tensor, "B labels"]  # a class of each label
 Mask: TypeAlias = Bool[Tensor, "B L"]
 PerToken: TypeAlias = Float[Tensor, "B L"]
 Hidden: TypeAlias = Float[Tensor, "B L D"]

@@ -1,5 +1,6 @@
 """candi frontier"""
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,9 @@ from candi.base.files import write_text
 from candi.cli.parsing import add_device, listed, parse, parser
 from candi.cli.sampling_flags import (
     add_batch_size,
-    add_class_label,
     add_classifier,
     add_dcbg,
+    add_label,
     add_length,
     add_method_options,
     add_seed,
@@ -23,9 +24,10 @@ from candi.cli.sampling_flags import (
     method_options,
 )
 from candi.cli.scorer_flags import add_scorers, scorer_names, words_source
-from candi.data.molecules import need_rdkit
 from candi.evaluation.compare import Axes, Comparison, compare
 from candi.evaluation.points import Point, read_points
+from candi.evaluation.provenance import Guide
+from candi.evaluation.run_handle import RunHandle
 from candi.evaluation.samples import Samples
 from candi.evaluation.sweep import Sweep
 from candi.evaluation.sweep_settings import SweepSettings
@@ -53,16 +55,16 @@ def run(arguments: Sequence[str]) -> None:
     add_truncation(flags)
     add_seed(flags)
     add_scorers(flags)
-    flags.add_argument("--property", type=str | None, default=None, help="Samples are molecules; measure qed, rings, "
-                       "logp or weight.")  # fmt: skip
+    flags.add_argument("--property", type=str | None, default=None, help="Measure a property: qed, rings, logp or "
+                       "weight of molecules, charge of proteins, gc of DNA, length …")  # fmt: skip
     add_classifier(flags, several=True)
     add_dcbg(flags, "; of a list each is swept")
-    add_class_label(flags, weight=False)
+    add_label(flags, weight=False)
     flags.add_argument(
         "--weights",
         type=str,
         default="0,1,2,4",
-        help="Weights of guidance, by the classifier or by --class-label: a list or LOW:HIGH:STEP.",
+        help="Weights of guidance, by the classifier or by --label: a list or LOW:HIGH:STEP.",
     )
     flags.add_argument(
         "--diversity",
@@ -81,14 +83,16 @@ def run(arguments: Sequence[str]) -> None:
     runs = [source for source in given.runs if not source.endswith(_POINTS)]
     earlier = [point for file in files for point in read_points(file)]
     points = list(earlier)
-    if given.class_label is not None and given.classifiers and given.class_label != given.target:
-        raise UserError("--class-label and --target must ask for the same class, or their points cannot be compared.")
-    if given.property is not None:
-        need_rdkit("Measuring molecules")
+    if given.label is not None and given.classifiers and _wanted(given.label) != _wanted(given.target):
+        raise UserError("--label and --target must ask for the same class, or their points cannot be compared.")
     scorers = scorer_names(given.scorers, given.words or given.property)
-    axes = _axes(earlier, bool(scorers), given)
+    handles = [run_handle(source) for source in runs]
+    kinds = {one.kind for one in handles} | {point.provenance.kind or "molecules" for point in earlier}
+    axes = _axes(earlier, bool(scorers), given, "molecules" if kinds == {"molecules"} else "sequences")
     if runs:
-        points += Sweep(_settings(given, runs, scorers)).go()
+        points += Sweep(_settings(given, handles, scorers)).go()
+    if axes.less and not all(_by_rule(point.cell.guidance) for point in points if point.cell.guidance):
+        axes = dataclasses.replace(axes, less=False)
     comparison = compare(points, axes)
     try:
         _write(given.out, comparison, points, [given.out, *(file.parent for file in files)])
@@ -96,11 +100,11 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError(f"{given.out} cannot be written ({error}); choose another --out.") from None
 
 
-def _settings(given: Namespace, runs: Sequence[str], scorers: Sequence[str]) -> SweepSettings:
+def _settings(given: Namespace, runs: Sequence[RunHandle], scorers: Sequence[str]) -> SweepSettings:
     same = ("out", "top_k", "top_p", "length", "n", "seed", "batch_size", "device", "workers", "precision", "compile",
-            "context", "mauve", "letters", "characters", "target", "reveal", "class_label")  # fmt: skip
+            "context", "mauve", "letters", "characters", "target", "reveal", "label")  # fmt: skip
     return SweepSettings(
-        runs=[run_handle(source) for source in runs],
+        runs=runs,
         steps=integers(given.steps),
         temperatures=numbers(given.temperatures),
         options={name: listed(given[name]) for name in method_options() if given[name]},
@@ -136,20 +140,20 @@ def numbers(text: str) -> list[float]:
         ) from None
 
 
-def _axes(earlier: Sequence[Point], scored: bool, given: Namespace) -> Axes:
+def _axes(earlier: Sequence[Point], scored: bool, given: Namespace, sequences: str = "molecules") -> Axes:
     """By default perplexity against entropy where there is a scorer, valid against unique words where there is none.
 
     What cannot be measured is refused before anything is made.
     """
     scored = scored or any("perplexity" in point.measures for point in earlier)
     quality = given.quality or ("property" if given.property else "perplexity" if scored else "valid_words")
-    beside = {"perplexity": "entropy", "property": "unique_molecules", "valid_molecules": "unique_molecules"}
-    targets = {point.cell.guidance.target for point in earlier if point.cell.guidance}
-    targets |= {given.target} if given.classifiers else set()
-    targets |= {given.class_label} if given.class_label is not None else set()
-    if len(targets) > 1:
+    beside = {"perplexity": "entropy", "property": f"unique_{sequences}", "valid_molecules": "unique_molecules"}
+    targets = {_wanted(point.cell.guidance.target) for point in earlier if point.cell.guidance}
+    targets |= {_wanted(given.target)} if given.classifiers else set()
+    targets |= {_wanted(given.label)} if given.label is not None else set()
+    if len(targets) > 1 and quality == "property":
         raise UserError("Some points were guided to more of the property, some to less; compare them by themselves.")
-    axes = Axes(given.diversity or beside.get(quality, "unique_words"), quality, less=targets == {0})
+    axes = Axes(given.diversity or beside.get(quality, "unique_words"), quality, less=targets == {False})
     _ = axes.measures
     needs = ("words", "mauve", "property", "characters")
     have = {need: bool(given[need]) or bool(earlier) for need in needs} | {"scorers": scored}
@@ -162,10 +166,21 @@ def _axes(earlier: Sequence[Point], scored: bool, given: Namespace) -> Axes:
         ("property", "property"),
         ("valid_molecules", "property"),
         ("unique_molecules", "property"),
+        ("unique_sequences", "property"),
     ):
         if name in (axes.diversity, axes.quality) and not have[need]:
             raise UserError(f"{name} cannot be measured without --{need}; give one, or choose another measure.")
     return axes
+
+
+def _wanted(target: int | str) -> bool:
+    """Whether more of a property is wanted: all but the class below a threshold."""
+    return str(target).rpartition("=")[2] not in ("0", "no")
+
+
+def _by_rule(guide: Guide) -> bool:
+    """Whether its classes are less and more of something."""
+    return ":" in guide.label or ">=" in guide.label
 
 
 def _write(out: Path, comparison: Comparison, points: Sequence[Point], folders: Sequence[Path]) -> None:

@@ -13,11 +13,11 @@ from candi.cli.parsing import add_device, flag, parse, parser
 from candi.cli.sampling_flags import (
     add_batch_size,
     add_chat,
-    add_class_label,
+    add_label,
     add_sampling,
     add_speed,
     add_unknown,
-    class_label,
+    label_options,
     sampling_options,
     tokenizer_for,
 )
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> None:
     add_chat(flags)
     add_unknown(flags)
     add_sampling(flags)
-    add_class_label(flags)
+    add_label(flags)
     add_batch_size(flags)
     add_device(flags)
     add_speed(flags)
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError("--data has the prompts; leave out --prompt, --infill, --watch and --frames.")
     model = load(given.run, given.device)
     model.tokenizer = tokenizer_for(model, given.unknown)
-    options = model.with_defaults(**sampling_options(given, "precision", "compile"), **class_label(given))
+    options = model.with_defaults(**sampling_options(given, "precision", "compile"), **label_options(given))
     if given.frames is not None:
         _save_frames(given.frames, model, options)
     if given.watch:

@@ -102,7 +102,7 @@ def add_classifier(flags: ArgumentParser, several: bool = False) -> None:
     else:
         flags.add_argument("--classifier", type=str | None, default=None, help=f"Guide by a classifier: {what}.")
         flags.add_argument("--weight", type=float, default=1.0, help="Weight of its guidance; 0 is none.")
-    flags.add_argument("--target", type=int, default=1, help="The class that is wanted of it.")
+    flags.add_argument("--target", type=str, default="1", help="The class that is wanted of it, by name or number.")
     flags.add_argument("--reveal", type=float, default=0.0, help="How much it tilts revealed tokens (Gaussian noise).")
 
 
@@ -111,10 +111,10 @@ def add_dcbg(flags: ArgumentParser, more: str = "") -> None:
     flags.add_argument("--dcbg", type=str | None, default=None, help=what)
 
 
-def add_class_label(flags: ArgumentParser, weight: bool = True) -> None:
+def add_label(flags: ArgumentParser, weight: bool = True) -> None:
     """Conditioning of a model that was trained with labels."""
-    what = "The label that a run which was trained with --label is conditioned on."
-    flags.add_argument("--class_label", type=int | None, default=None, help=what)
+    what = "What a run that was trained with --label writes: a class, by name or number, or NAME=CLASS,... of several."
+    flags.add_argument("--label", type=str | None, default=None, help=what)
     if weight:
         flags.add_argument("--cfg_weight", type=float, default=0.0, help="Weight of classifier-free guidance by it.")
 
@@ -124,11 +124,11 @@ def sampling_options(given: Namespace, *more: str) -> dict[str, Any]:
     return {name: given[name] for name in (*SAMPLING, *more, *method_options()) if name in given}
 
 
-def class_label(given: Namespace) -> dict[str, Any]:
-    """The same of `add_class_label`."""
-    if given.class_label is None and given.cfg_weight:
-        raise UserError("--cfg-weight needs a --class-label to guide by.")
-    return {} if given.class_label is None else {"label": given.class_label, "label_weight": given.cfg_weight}
+def label_options(given: Namespace) -> dict[str, Any]:
+    """The same of `add_label`."""
+    if given.label is None and given.cfg_weight:
+        raise UserError("--cfg-weight needs a --label to guide by.")
+    return {} if given.label is None else {"label": given.label, "label_weight": given.cfg_weight}
 
 
 def method_options() -> dict[str, str]:

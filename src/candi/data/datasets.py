@@ -8,12 +8,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from candi.base.errors import UserError
+from candi.base.labels import Label
 from candi.data.batches import Windows
 from candi.data.cache import default_folder, load_tokenizer
 from candi.data.corpus import Corpus
 from candi.data.documents import CHAT
-from candi.data.labels import Label
+from candi.data.labels import Labels
 from candi.data.prepare import store_of
+from candi.data.properties import kind_of
 from candi.data.rows import Documents, Rows, Sequences, documents_of
 from candi.data.store import TokenStore
 from candi.data.stream import streamed
@@ -22,14 +24,14 @@ from candi.data.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Dataset:
-    """`fingerprint` is a hash of the data; `label` the rule by which sequences are labelled, if they are."""
+    """`fingerprint` is a hash of the data; `labels` are those that its sequences have."""
 
     tokenizer: Tokenizer
     length: int
     train: Sequences
     valid: Sequences | None
     fingerprint: str
-    label: str | None = None
+    labels: tuple[Label, ...] = ()
     by_rows: bool = False
 
     @property
@@ -38,9 +40,9 @@ class Dataset:
         return self.by_rows and not self.tokenizer.framed
 
     @property
-    def sizes(self) -> tuple[int, int, str | None, bool]:
-        """Vocabulary, length, label and rows: what a denoiser is built for."""
-        return self.tokenizer.vocab_size, self.length, self.label, self.rows
+    def sizes(self) -> tuple[int, int, tuple[Label, ...], bool]:
+        """Vocabulary, length, labels and rows: what a denoiser is built for."""
+        return self.tokenizer.vocab_size, self.length, self.labels, self.rows
 
     def frequencies(self, most: int = 2**23) -> Float[Tensor, "P V"]:
         """How frequent each token is in at most so many tokens of training: one row, as text that is cut anywhere looks
@@ -74,7 +76,7 @@ def load_dataset(
     `data` is anything that `candi train --data` takes, `tokenizer` a spec such as char, smiles or bpe:4096, or a
     tokenizer that exists. Validation is on another text, or on a fraction that is kept from training. With `rows` each
     line, cell or record is a sequence of its own; None lets the data decide. With `stream` the data is read as it is
-    needed, and nothing of it is kept.
+    needed, and nothing of it is kept. `label` names columns or rules, see `candi train --label`.
     """
     corpus, folder = Corpus(data, text_field, rows, chat, stream), cache or default_folder()
     if isinstance(tokenizer, str):
@@ -82,6 +84,7 @@ def load_dataset(
     other = None if valid is None else Corpus(valid, text_field, rows, chat)
     train: Sequences
     held_out: Sequences | None
+    taught: tuple[Label, ...] = ()
     if stream:
         if label is not None:
             raise UserError("--stream knows no labels; prepare the data, or leave out --label.")
@@ -91,13 +94,15 @@ def load_dataset(
         if other is not None:
             held_out = load_sequences(other, tokenizer, length, rows=other.by_rows, skip_bad=skip_bad, cache=folder)
     elif tokenizer.framed or corpus.by_rows:
-        train, held_out = _rows(corpus, other, tokenizer, length, valid_fraction, label, skip_bad, seed, folder)
+        labels = None if label is None else Labels.of(label, corpus, kind_of(tokenizer), folder)
+        taught = () if labels is None else labels.taught
+        train, held_out = _rows(corpus, other, tokenizer, length, valid_fraction, labels, skip_bad, seed, folder)
     else:
         if label is not None:
             raise UserError("--label needs one document a sequence, as --rows or --tokenizer smiles make them.")
         train, held_out = _windows(corpus, other, tokenizer, length, valid_fraction, seed, folder)
     return Dataset(
-        tokenizer, length, train, held_out, corpus.fingerprint, label, by_rows=tokenizer.framed or corpus.by_rows
+        tokenizer, length, train, held_out, corpus.fingerprint, taught, by_rows=tokenizer.framed or corpus.by_rows
     )
 
 
@@ -151,8 +156,8 @@ def _part(store: TokenStore, length: int, seed: int, start: int = 0, stop: int |
 
 
 def _rows(
-    corpus: Corpus, other: Corpus | None, tokenizer: Tokenizer, length: int, valid_fraction: float, label: str | None,
-    skip_bad: bool, seed: int, folder: Path,
+    corpus: Corpus, other: Corpus | None, tokenizer: Tokenizer, length: int, valid_fraction: float,
+    labels: Labels | None, skip_bad: bool, seed: int, folder: Path,
 ) -> tuple[Sequences, Sequences | None]:  # fmt: skip
     """A sequence for each document."""
 
@@ -160,10 +165,10 @@ def _rows(
         return documents_of(store_of(of, tokenizer, folder, tokenizer.framed), tokenizer, length, skip_bad, of)
 
     def rows(of: Corpus, some: Documents) -> Rows:
-        if label is None:
+        if labels is None:
             return Rows(some, seed)
-        labels, _ = Label.of(label).fixed(corpus, folder).of_corpus(of, folder, both=of is corpus)
-        return Rows(some, seed, labels[some.numbers])
+        found = labels.numbers if of is corpus else labels.of_other(of, kind_of(tokenizer), folder)
+        return Rows(some, seed, found[some.numbers])
 
     train, held_out = documents(corpus).split(0.0 if other is not None else valid_fraction)
     if other is not None:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from candi.base.errors import UserError, extra
-from candi.base.files import whole_file, write_text
-from candi.base.progress import say
+from candi.base.files import write_text
 from candi.data.corpus import Corpus
 
 HAS_RDKIT = importlib.util.find_spec("rdkit") is not None
@@ -103,27 +102,3 @@ def properties(smiles: Iterable[str], name: str) -> NDArray[np.float64]:
     need_rdkit(f"The property {name}")
     compute = PROPERTIES[name]
     return np.array([np.nan if (m := parse(text)) is None else compute(m) for text in smiles], dtype=np.float64)
-
-
-def property_values(corpus: Corpus, name: str, folder: Path) -> NDArray[np.float64]:
-    """A property of every document: a column of the corpus, or what RDKit computes, once, and kept."""
-    if name not in PROPERTIES or corpus.has(name):
-        return _column(corpus, name)
-    key = "\n".join(("property 1", corpus.fingerprint, name, rdkit_version()))
-    path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.property.npy"
-    if not path.exists():
-        say(f"Computing {name} of the molecules of {corpus.source}; it is kept in {folder}.")
-        values = properties((piece.text for piece in corpus.pieces()), name)
-        with whole_file(path) as file:
-            np.save(file, values)
-    return np.asarray(np.load(path), dtype=np.float64)
-
-
-def _column(corpus: Corpus, name: str) -> NDArray[np.float64]:
-    known = ", ".join(PROPERTIES)
-    try:
-        return np.array([float(value) for value in corpus.table(name)], dtype=np.float64)
-    except ValueError as error:
-        if isinstance(error, UserError):
-            raise UserError(f"{name!r} is no property that RDKit computes here ({known}), and: {error}") from None
-        raise UserError(f"The column {name!r} holds something that is no number ({error}).") from None

@@ -10,11 +10,11 @@ from candi.data.molecules import PROPERTIES
 from candi.demo import html
 from candi.demo.model_store import MOLECULES, STEPS, ModelStore, real, whole
 from candi.diffusion.guidance import Guidance, guide_for
-from candi.evaluation.molecules import molecules
+from candi.evaluation.sequences import measured as measure
 from candi.model.classifiers import load_classifier
 from candi.model.model import Model
 from candi.views import plots
-from candi.views.molecules import picture
+from candi.views.sequences import picture
 
 _NOBODY = "nobody"
 
@@ -86,8 +86,8 @@ def _make(
         for done, step in enumerate(store.one_by_one(trajectory)):  # noqa: B007 - the last one counts
             yield f'<p class="soft">Making molecules: step {done} of {options["steps"]}</p>', []
         texts = [model.tokenizer.decode(row) for row in model.denoiser.method.decode(step.state).tolist()]
-        found = molecules(texts, [measured])
-        valid = [text for text in found.smiles if text is not None]
+        found = measure(texts, [measured])
+        valid = [text for text in found.texts if text is not None]
         rows = list(dict(zip(valid, found.values[measured], strict=True)).items())
         made = [n, found.valid, rows, measured]
         yield _shown(made, least), made

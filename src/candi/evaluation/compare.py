@@ -173,10 +173,11 @@ class Comparison:
     @property
     def labels(self) -> tuple[str, str]:
         """What the two measures are called; a property by its own name."""
-        name = self.groups[0].curves[0].points[0].provenance.property
+        made = self.groups[0].curves[0].points[0].provenance
+        sequences = "valid molecules" if made.kind is None else "sequences"
         diversity, quality = (measure.label for measure in self.axes.measures)
         quality += f" per {self.axes.per}" if self.axes.per else ""
-        return diversity, f"mean {name} of the valid molecules" if self.axes.quality == "property" else quality
+        return diversity, f"mean {made.property} of the {sequences}" if self.axes.quality == "property" else quality
 
 
 def compare(

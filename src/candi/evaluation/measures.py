@@ -85,6 +85,7 @@ MEASURES = {
     ),
     "mauve": Measure("MAUVE", True, False, must_match=(*_TEXT, "mauve")),
     "unique_molecules": Measure("unique valid molecules", True, True, must_match=(*_TEXT, "length")),
+    "unique_sequences": Measure("unique sequences", True, True, must_match=(*_TEXT, "length")),
     "valid_molecules": Measure("valid molecules", True, False, numerator="is_molecule", must_match=(*_TEXT, "length")),
     "property": Measure(
         "mean property of the valid molecules",
@@ -93,7 +94,7 @@ MEASURES = {
         numerator="property",
         denominator="is_molecule",
         additive=True,
-        must_match=(*_TEXT, "length", "property"),
+        must_match=(*_TEXT, "length", "property", "kind"),
     ),
     "valid_words": Measure(
         "valid words", True, False, numerator="known_words", denominator="all_words", must_match=(*_TEXT, "words")

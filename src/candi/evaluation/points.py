@@ -12,12 +12,13 @@ from typing import Any
 
 from candi.base.errors import UserError
 from candi.base.files import write_bytes, write_text
+from candi.data.properties import Kind
 from candi.evaluation.diversity import word_entropy
 from candi.evaluation.measures import MEASURES, POOLED_WORDS, compression, plain
-from candi.evaluation.molecules import molecules
 from candi.evaluation.provenance import Cell, Provenance, fingerprint
 from candi.evaluation.samples import Samples
 from candi.evaluation.scorers import Scorer, content
+from candi.evaluation.sequences import measured
 from candi.evaluation.words import WordList, count_words
 
 POINTS = "points.jsonl"  # the file of a sweep
@@ -72,6 +73,7 @@ def measure_point(
     known: WordList | None = None,
     mauve: Mapping[str, Any] | None = None,
     measured_property: str | None = None,
+    kind: Kind = "molecules",
     characters: int | None = None,
     run: str | None = None,
 ) -> Point:
@@ -100,12 +102,15 @@ def measure_point(
         columns |= {"known_words": counted.known, "all_words": counted.all, "unique_words": unique}
         values |= {name: MEASURES[name].of(columns) for name in ("valid_words", "unique_words")}
     if measured_property is not None:
-        found = molecules(texts, [measured_property])
+        found = measured(texts, [measured_property], kind=kind)
         valid_values = iter(found.values[measured_property])
-        columns["is_molecule"] = [float(text is not None) for text in found.smiles]
-        columns["property"] = [0.0 if text is None else next(valid_values) for text in found.smiles]
-        values |= {name: MEASURES[name].of(columns) for name in ("property", "valid_molecules")}
-        values["unique_molecules"] = float(len(found.distinct))
+        known_values = [math.nan if text is None else next(valid_values) for text in found.texts]
+        columns["is_molecule"] = [float(math.isfinite(value)) for value in known_values]
+        columns["property"] = [value if math.isfinite(value) else 0.0 for value in known_values]
+        values["property"] = MEASURES["property"].of(columns)
+        if kind == "molecules":
+            values["valid_molecules"] = MEASURES["valid_molecules"].of(columns)
+        values["unique_molecules" if kind == "molecules" else "unique_sequences"] = float(len(found.distinct))
     if mauve is not None:
         values["mauve"] = math.nan if mauve["mauve"] is None else mauve["mauve"]
     identities = [score.identity for score in scores.values()]
@@ -117,6 +122,7 @@ def measure_point(
         words=None if known is None else known.identity,
         mauve=None if mauve is None else mauve["identity"],
         property=measured_property,
+        kind=None if measured_property is None or kind == "molecules" else kind,
         characters=characters,
     )
     return Point(made, plain(values), columns)

@@ -24,13 +24,15 @@ _OLD_NAMES = {"nucleus": "top_p", "batch": "batch_size"}  # of points of 0.1
 class Guide:
     """How samples are guided: by a classifier, or by the run's own labels, where `classifier` is None.
 
+    `target` is a class, or of a run with several labels NAME=CLASS for those that are asked for.
+
     `content` is a hash of the classifier, `noise` the method whose noise it reads; `reveal` tilts what is drawn.
     `dcbg` is "exact" for discrete guidance that reads every neighbour, None for its first order and for all others.
     """
 
     classifier: str | None
     label: str
-    target: int
+    target: int | str
     weight: float
     reveal: float = 0.0
     noise: str | None = None
@@ -98,6 +100,7 @@ class Provenance:
     words: Mapping[str, Any] | None = None
     mauve: Mapping[str, Any] | None = None
     property: str | None = None
+    kind: str | None = None  # of sequences whose property is measured; None stands for molecules
     characters: int | None = None
 
     @classmethod

@@ -11,6 +11,7 @@ import torch
 from candi.base.errors import UserError
 from candi.base.files import sha256
 from candi.base.memory import memory
+from candi.data.properties import Kind, kind_of
 from candi.data.tokenizer import Tokenizer
 from candi.diffusion.methods.base import Method
 from candi.evaluation.provenance import Cell, Guide
@@ -42,6 +43,11 @@ class RunHandle:
     @cached_property
     def tokenizer(self) -> str:
         return Tokenizer.load(self.folder / TOKENIZER).fingerprint
+
+    @cached_property
+    def kind(self) -> Kind:
+        """What its sequences are."""
+        return kind_of(Tokenizer.load(self.folder / TOKENIZER))
 
     @cached_property
     def checkpoint(self) -> str:

@@ -21,6 +21,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from candi.base.errors import UserError
+from candi.base.labels import class_numbers
 from candi.base.plugins import load_inherited
 from candi.data.corpus import Corpus
 from candi.diffusion.guidance import Guidance, guide_for
@@ -79,15 +80,17 @@ class Sweep:
         [None] if there is neither.
         """
         settings = self.settings
-        if settings.class_label is not None and run.config.label is not None:
-            guide = Guide(None, run.config.label, settings.class_label, 0.0)
+        if settings.label is not None and run.config.label is not None:
+            asked = class_numbers(run.config.labels, settings.label)  # refuses what it does not have
+            target = asked[0] if len(asked) == 1 else str(settings.label)
+            guide = Guide(None, run.config.label, target, 0.0)
         elif settings.classifiers:
             name = self.classifier_of(run)
-            network, config = load_classifier(name, torch.device("cpu"))
-            network.log_probability(settings.target)  # refuses a label that it does not have
+            config = load_classifier(name, torch.device("cpu"))[1]
+            target = config.taught.number(settings.target)
             reveal = settings.reveal if run.method.gaussian() is not None else 0.0  # discrete guidance has none
             content = classifier_content(name)
-            guide = Guide(Path(name).name, config.label, settings.target, 0.0, reveal, config.noise, content)
+            guide = Guide(Path(name).name, config.label, target, 0.0, reveal, config.noise, content)
         else:
             return [None]
         discrete = guide.classifier is not None and run.method.gaussian() is None
@@ -113,13 +116,8 @@ class Sweep:
         return name
 
     def _check_options(self) -> None:
-        label = self.settings.class_label
-        if label is not None and all(run.config.label is None for run in self.settings.runs):
-            raise UserError(
-                "None of these runs was trained with labels; train one with --label, or leave out --class-label."
-            )
-        if label is not None and label not in (0, 1):
-            raise UserError(f"A run that was trained with labels has 0 and 1, not {label}.")
+        if self.settings.label is not None and all(run.config.label is None for run in self.settings.runs):
+            raise UserError("None of these runs was trained with labels; train one with --label, or leave out --label.")
         for name, values in self.settings.options.items():
             takers = [run for run in self.settings.runs if name in run.method.options]
             if not takers:
@@ -231,7 +229,14 @@ class Sweep:
             scores = {name: Scored(**record) for name, record in records.items()}
             settings, samples = self.settings, Samples.read(self.sample_file(cell))
             self._measured[cell.key] = measure_point(
-                samples, scores, self._words, mauve, settings.measured_property, settings.characters, cell.run
+                samples,
+                scores,
+                self._words,
+                mauve,
+                settings.measured_property,
+                settings.kind,
+                settings.characters,
+                cell.run,
             )
         return self._measured[cell.key]
 
@@ -280,8 +285,8 @@ class Worker:
             return None
         if run.name not in self._classifiers:
             self._classifiers[run.name], _ = load_classifier(self.sweep.classifier_of(run), self.device)
-        classifier = self._classifiers[run.name].log_probability(self.settings.target)
         guide = cell.guidance
+        classifier = self._classifiers[run.name].log_probability(int(guide.target))
         return guide_for(
             model.denoiser.method, classifier, guide.weight, reveal=guide.reveal, first_order=guide.dcbg != "exact"
         )

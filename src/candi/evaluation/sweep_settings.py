@@ -9,7 +9,8 @@ import torch
 from candi.base.checks import at_least
 from candi.base.errors import UserError, unknown
 from candi.base.machine import device_named
-from candi.data.molecules import PROPERTIES, need_rdkit
+from candi.data.molecules import need_rdkit
+from candi.data.properties import Kind, check_property
 from candi.diffusion.guidance import DCBG
 from candi.evaluation.run_handle import RunHandle, check_names
 from candi.evaluation.words import Letters
@@ -42,15 +43,13 @@ class SweepSettings:
     mauve: str | None = None
     letters: Letters = "count"
     characters: int | None = None  # of each text that are scored, for runs of different tokenizers
-    measured_property: str | None = None  # of molecules
+    measured_property: str | None = None
     classifiers: Sequence[str] = ()
-    target: int = 1
+    target: int | str = 1
     weights: Sequence[float] = (1.0,)
     reveal: float = 0.0
     dcbg: Sequence[str] = ("first-order",)  # forms of discrete guidance
-    class_label: int | None = (
-        None  # the label for runs that were trained with labels; the weights are then those of CFG
-    )
+    label: int | str | None = None  # for runs that were trained with labels; the weights are then those of CFG
     shared: int = 1  # commands that use the device at the same time, for whoever reads how long samples took
 
     def __post_init__(self) -> None:
@@ -70,9 +69,9 @@ class SweepSettings:
         if self.n < 2:
             raise UserError(f"A point needs at least 2 samples for its band, not {self.n}.")
         if self.measured_property is not None:
-            need_rdkit("Measuring molecules")
-            if self.measured_property not in PROPERTIES:
-                raise unknown("property", self.measured_property, PROPERTIES)
+            if self.kind == "molecules":
+                need_rdkit("Measuring molecules")
+            check_property(self.measured_property, self.kind)
         for form in self.dcbg:
             if form not in DCBG:
                 raise unknown("dcbg", form, DCBG)
@@ -81,6 +80,15 @@ class SweepSettings:
             raise UserError(f"Two scorers have the same name ({', '.join(named)}); rename one of them.")
         if self.mauve is not None and not self.scorers:
             raise UserError("--mauve needs --scorers, whose features it compares.")
+
+    @property
+    def kind(self) -> Kind:
+        """What the sequences are, of which a property is measured."""
+        kinds = {run.kind for run in self.runs}
+        if len(kinds) > 1:
+            what = " and ".join(sorted(kinds))
+            raise UserError(f"These runs write {what}, which share no property; compare them apart.")
+        return next(iter(kinds))
 
     @property
     def sampling_precision(self) -> str:

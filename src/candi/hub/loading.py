@@ -87,7 +87,7 @@ def load_guide(
     source: str,
     model: Model,
     folder: Path,
-    target: int,
+    target: int | str,
     weight: float,
     *,
     reveal: float = 0.0,
@@ -104,5 +104,5 @@ def load_guide(
         raise UserError(f"--dcbg is for discrete guidance; {kind} is guided by a gradient.")
     if dcbg not in (None, *DCBG):
         raise unknown("dcbg", str(dcbg), DCBG)
-    wanted = network.log_probability(target)
+    wanted = network.log_probability(config.taught.number(target))
     return guide_for(method, wanted, weight, reveal=reveal, first_order=dcbg != "exact"), network, config

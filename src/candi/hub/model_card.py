@@ -38,7 +38,7 @@ class ClassifierFacts:
     """A classifier that was packed with the model. How well it does is None where nobody measured these weights."""
 
     label: str
-    threshold: float
+    threshold: float | None
     kind: str
     noise: str | None
     parameters: int

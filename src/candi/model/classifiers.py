@@ -1,6 +1,6 @@
 """Classifiers as they lie on disk: what one is, how well it does, and whether it fits a run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -8,6 +8,7 @@ import torch
 from candi.base.config import from_json, read_json
 from candi.base.errors import UserError, unknown
 from candi.base.files import sha256
+from candi.base.labels import NO_YES, Label
 from candi.diffusion.methods.base import Method
 from candi.model.checkpoint import find_checkpoint, step_of, to_stderr
 from candi.model.files import CONFIG, WEIGHTS, read_weights
@@ -26,13 +27,14 @@ class ClassifierConfig:
     pad: int | None
     length: int
     label: str
-    threshold: float
+    threshold: float | None  # None of classes that a column names
     noise: str | None  # the method whose noise it reads
     tokenizer: str
     data: str  # a hash of what it was trained on, and how
     model: DiTSettings
     kind: str = "transformer"
     column: bool = False  # whether the values were a column of the data, and not computed
+    classes: list[str] = field(default_factory=lambda: list(NO_YES))
 
     @classmethod
     def read(cls, path: Path) -> "ClassifierConfig":
@@ -46,18 +48,27 @@ class ClassifierConfig:
         return config
 
     def build(self) -> Classifier:
-        return Classifier(
-            self.symbols, self.model, pad=self.pad, time_conditioned=self.noise is not None, kind=self.kind
-        )
+        return Classifier(self.symbols, self.model, len(self.classes), self.pad, self.noise is not None, self.kind)
+
+    @property
+    def taught(self) -> Label:
+        """What it tells apart."""
+        return Label(self.label, tuple(self.classes))
 
 
 @dataclass(frozen=True)
 class Quality:
-    """How well a classifier does: `area` is the chance that a positive is thought likelier than a negative."""
+    """How well a classifier does on what it has not learned from.
+
+    `area` is the chance that one of a class is thought likelier of it than one that is not, averaged over the classes;
+    `accuracy` how often the likeliest class is right, `commonest` how often the most common one would be.
+    """
 
     steps: int
     held_out: int
     area: float | None  # None where they are all alike
+    accuracy: float | None = None
+    commonest: float | None = None
 
     @classmethod
     def read(cls, source: str) -> "Quality | None":

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from candi.base.errors import UserError, unknown
+from candi.base.labels import Asked, class_numbers
 from candi.base.rng import Rng, fold_in
 from candi.base.types import Mask, Tokens
 from candi.data.pieces import Part
@@ -133,7 +134,7 @@ class Model(
         first: int = 0,
         precision: str = "auto",
         compile: bool = False,
-        label: int | None = None,
+        label: Asked | None = None,
         label_weight: float = 0.0,
         guide: guidance.Guidance | None = None,
         **options: str | None,
@@ -145,7 +146,8 @@ class Model(
         Steps, temperature and options that are not given are those that the model recommends.
         `precision` auto is bf16 on a GPU and float32 elsewhere, fp8-mixed bf16 with 8-bit products; `compile` pays off
         from some thousand samples on.
-        `label` conditions a model that was trained with labels, `label_weight` is the weight of classifier-free
+        `label` conditions a model that was trained with labels: a class by name or number, or one of each label that
+        is asked for; `label_weight` is the weight of classifier-free
         guidance; `guide` steers any model.
         `options` are those of the method's step, such as solver="euler" or inference="approximate".
         """
@@ -158,8 +160,8 @@ class Model(
         networks = [self._network(precision, compile) for _ in range(1 if label is None else 2)]
         denoise: Denoise = networks[0]
         if label is not None:
-            self._check_label(label)
-            denoise = guidance.classifier_free(networks[0], networks[1], label, label_weight)
+            wanted = class_numbers(self.config.labels, label)
+            denoise = guidance.classifier_free(networks[0], networks[1], wanted, label_weight)
         denoise = guidance.tempered(denoise, warmth)
         denoise = denoise if top_k is None else guidance.top_k(denoise, top_k)
         denoise = denoise if top_p is None else guidance.top_p(denoise, top_p)
@@ -183,11 +185,6 @@ class Model(
     def with_defaults(self, **options: Any) -> dict[str, Any]:
         """Options, with the model's recommendations for those that are None."""
         return {**options, **{k: v for k, v in self.recommended.items() if options.get(k) is None}}
-
-    def _check_label(self, label: int) -> None:
-        if not 0 <= label < self.config.classes:
-            taught = f"0 or 1 ({self.config.label})" if self.config.label else "none: it was trained without --label"
-            raise UserError(f"The model has no label {label}; it has {taught}.")
 
     def _network(self, precision: str, compile: bool) -> Conditional:
         if precision not in PRECISIONS:

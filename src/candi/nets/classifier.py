@@ -70,7 +70,7 @@ class Classifier(nn.Module):
         return log_probs
 
     def log_probability(self, target: int) -> LogProbability:
-        """Of one label: what guidance needs."""
+        """Of one class: what guidance needs."""
         if not 0 <= target < self.classes:
             raise UserError(f"The classifier has the labels 0 to {self.classes - 1}, not {target}.")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from candi.base.config import from_json
 from candi.base.errors import UserError, unknown
+from candi.base.labels import NO_YES, Label
 from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.methods import METHODS, Method, MethodSettings
 from candi.nets.trunk import TrunkSettings
@@ -22,7 +23,7 @@ class ModelConfig:
     method: str
     settings: MethodSettings
     model: TrunkSettings
-    label: str | None = None  # what the model was taught to generate by
+    labels: tuple[Label, ...] = ()  # what the model was taught to generate by
     trunk: str = "dit"
     unit_vectors: bool = True  # are token vectors used at length 1?
     rows: bool = False  # is each sequence a document, which ends and is padded?
@@ -36,8 +37,14 @@ class ModelConfig:
             )
 
     @property
-    def classes(self) -> int:
-        return 0 if self.label is None else 2
+    def classes(self) -> tuple[int, ...]:
+        """Of each label."""
+        return tuple(len(label.classes) for label in self.labels)
+
+    @property
+    def label(self) -> str | None:
+        """The rules of its labels."""
+        return ",".join(label.rule for label in self.labels) or None
 
     def build_method(self, width: int | None = None) -> Method:
         """The method around new token vectors; of another width where only its declarations matter."""
@@ -50,7 +57,7 @@ class ModelConfig:
         return {
             "vocab_size": self.vocab_size,
             "length": self.length,
-            "label": self.label,
+            **self._labels_json(),
             **({} if self.unit_vectors else {"unit_vectors": False}),
             **({"rows": True} if self.rows else {}),
             "method": self.method,
@@ -58,6 +65,12 @@ class ModelConfig:
             "trunk": self.trunk,
             "model": dataclasses.asdict(self.model),
         }
+
+    def _labels_json(self) -> dict[str, Any]:
+        """One rule about numbers as it was always written."""
+        if not self.labels or (len(self.labels) == 1 and self.labels[0].classes == NO_YES):
+            return {"label": self.label}
+        return {"labels": {label.rule: list(label.classes) for label in self.labels}}
 
     @classmethod
     def from_json(cls, values: object, where: str) -> "ModelConfig":
@@ -78,7 +91,7 @@ class ModelConfig:
             name,
             from_json(METHODS[name], values.get(name, {}), f"{where}, {name}"),
             from_json(trunk_settings(trunk), values.get("model", {}), f"{where}, model"),
-            sizes.label,
+            sizes.taught,
             trunk,
             sizes.unit_vectors,
             sizes.rows,
@@ -90,5 +103,12 @@ class _Sizes:
     vocab_size: int
     length: int
     label: str | None = None
+    labels: dict[str, list[str]] | None = None
     unit_vectors: bool = True
     rows: bool = False
+
+    @property
+    def taught(self) -> tuple[Label, ...]:
+        if self.labels is not None:
+            return tuple(Label(rule, tuple(classes)) for rule, classes in self.labels.items())
+        return () if self.label is None else (Label(self.label),)

@@ -1,6 +1,6 @@
 """Method, trunk and head joined into one network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeAlias
 
 import torch
@@ -14,6 +14,7 @@ from candi.diffusion.prediction import Prediction
 from candi.diffusion.state import State
 from candi.nets.config import ModelConfig
 from candi.nets.head import Head
+from candi.nets.labels import LabelEmbedding
 from candi.nets.trunk import Trunk
 
 # a state as tensors (t, known, tokens, values, noise_t) and a label to features: what can be compiled
@@ -28,7 +29,9 @@ class Denoiser(nn.Module):
     head: Head
     head_class: ClassVar[type[Head]] = Head
 
-    def __init__(self, method: Method, trunk: Trunk, classes: int = 0, config: ModelConfig | None = None) -> None:
+    def __init__(
+        self, method: Method, trunk: Trunk, classes: Sequence[int] = (), config: ModelConfig | None = None
+    ) -> None:
         super().__init__()
         name = type(trunk).__name__
         if trunk.width != method.embedding.width:
@@ -42,10 +45,9 @@ class Denoiser(nn.Module):
             raise UserError(
                 f"{name} takes no condition beside the time; leave out the label, or set its `conditioning`."
             )
-        self.method, self.trunk, self.classes, self.config = method, trunk, classes, config
+        self.method, self.trunk, self.config = method, trunk, config
         self.head = self.head_class(method.embedding.width, method.embedding.vocab_size)
-        # a vector for each label, and the last for none
-        self.labels = nn.Embedding(classes + 1, trunk.conditioning) if classes else None
+        self.labels = LabelEmbedding(classes, trunk.conditioning) if classes else None
 
     @classmethod
     def build(cls, config: ModelConfig) -> "Denoiser":
@@ -86,10 +88,10 @@ class Denoiser(nn.Module):
         return features
 
     def label_embedding(self, state: State, label: Labels | None) -> Float[Tensor, "B C"] | None:
-        """The condition that a label gives the trunk, if the network was trained with labels."""
+        """The condition that labels give the trunk, if the network was trained with some."""
         if self.labels is None:
             return None
-        embedded: Tensor = self.labels(torch.full_like(state.tokens[:, 0], self.classes) if label is None else label)
+        embedded: Tensor = self.labels(self.labels.none(state.tokens[:, 0]) if label is None else label)
         return embedded
 
     def time_input(self, state: State) -> Times:

@@ -1,4 +1,4 @@
-"""Training a classifier on clean molecules, or on what a method's noise makes of them: by the same loop as a model."""
+"""Training a classifier on clean sequences, or on what a method's noise makes of them: by the same loop as a model."""
 
 import copy
 import dataclasses
@@ -8,9 +8,11 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,7 +23,8 @@ from candi.base.tensors import write_tensors
 from candi.base.types import Labels, Mask, Tokens
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
-from candi.data.labels import Label
+from candi.data.labels import Rule, rules_of
+from candi.data.properties import kind_of
 from candi.data.rows import Rows, load_documents
 from candi.data.tokenizer import Tokenizer
 from candi.diffusion.methods.base import Method
@@ -39,7 +42,7 @@ from candi.training.run import Run, RunRecord
 from candi.training.settings import FitSettings
 
 SMALL = DiTSettings(width=128, blocks=3, heads=4, conditioning=64)  # the transformer of a classifier by default
-_HELD_OUT = 4096  # molecules, at most, that the quality is measured on
+_HELD_OUT = 4096  # sequences, at most, that the quality is measured on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +51,14 @@ class ClassifierSettings(FitSettings):
 
     Args:
         run: The run whose tokenizer, length and (with --noisy) noise it reads.
-        data: Molecules, of any kind that candi train takes.
-        label: A property and a rule: qed:top, rings>=2, or COLUMN>=0.5.
+        data: Sequences, of any kind that candi train takes.
+        label: A column of classes, or a number and a rule: qed:top, rings>=2, or COLUMN>=0.5.
         kind: transformer, recurrent, or bag: how often each token occurs, in no order.
-        noisy: Learn to read the run's noise, as discrete guidance needs it; by default clean molecules alone.
-        text_field: Column with the molecules in tables.
+        noisy: Learn to read the run's noise, as discrete guidance needs it; by default clean sequences alone.
+        text_field: Column with the sequences in tables.
         cache: Folder for tokenized data; by default under the user's cache folder.
-        valid_fraction: Fraction of the molecules kept for validation.
-        skip_bad: Leave out molecules that are too long or cannot be read, instead of refusing them.
+        valid_fraction: Fraction of the sequences kept for validation.
+        skip_bad: Leave out sequences that are too long or cannot be read, instead of refusing them.
         model: The transformer; its width and blocks are those of the other kinds too.
     """
 
@@ -92,7 +95,7 @@ class ClassifierSettings(FitSettings):
 
 
 class ClassifierObjective(Objective):
-    """-log p(y | z_t): of clean molecules, or of what `noise` makes of them at uniform times."""
+    """-log p(y | z_t): of clean sequences, or of what `noise` makes of them at uniform times."""
 
     def __init__(self, classifier: Classifier, noise: Method | None) -> None:
         super().__init__()
@@ -103,7 +106,7 @@ class ClassifierObjective(Objective):
         self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None, given: Mask | None = None
     ) -> Tensor:
         assert label is not None
-        return F.nll_loss(self.log_probs(x0, rng), label, reduction="none")
+        return F.nll_loss(self.log_probs(x0, rng), label[:, 0], reduction="none")
 
     def log_probs(self, x0: Tokens, rng: Rng) -> Tensor:
         """log p(y | z_t) [B, C]."""
@@ -169,12 +172,7 @@ def train_classifier(settings: ClassifierSettings, model: Model) -> Path:
             if fabric.is_global_zero:
                 quality = _quality(task, folder, valid, fabric.device)
                 write_text(settings.out / QUALITY, json.dumps(dataclasses.asdict(quality)) + "\n")
-                area = math.nan if quality.area is None else quality.area
-                print(
-                    f"{config.label} (threshold {config.threshold:g}): area under the curve {area:.3f} on held-out "
-                    f"molecules after {quality.steps} steps.",
-                    file=sys.stderr,
-                )
+                print(_in_words(config, quality), file=sys.stderr)
             fabric.barrier()
     return folder
 
@@ -184,30 +182,49 @@ def _prepare(settings: ClassifierSettings, model: Model, corpus: Corpus) -> tupl
     tokenizer, method, cache = model.tokenizer, model.denoiser.method, settings.cache or default_folder()
     if not model.rows:
         raise UserError(
-            f"{settings.run} has no documents of its own to classify; train it with --rows or --tokenizer smiles."
+            f"{settings.run} writes one stream, which has no documents to classify; train it with --rows or "
+            "--tokenizer smiles."
         )
     if settings.noisy and method.extra_symbols is None:
         raise UserError(f"{model.config.method} needs no classifier that knows noise: leave out --noisy.")
     documents = load_documents(corpus, tokenizer, model.config.length, cache, skip_bad=settings.skip_bad)
-    labels, threshold = Label.of(settings.label).of_corpus(corpus, cache)
+    labels, rule = _label(settings.label).of_corpus(corpus, kind_of(tokenizer), cache)
     parts = documents.split(settings.valid_fraction)
     if not all(len(part) for part in parts):
         raise UserError(f"{len(documents)} documents are too few to keep some for validation; give more.")
-    train, valid = (Rows(part, settings.seed, labels[part.numbers]) for part in parts)
+    train, valid = (Rows(part, settings.seed, labels[part.numbers, None]) for part in parts)
     size = model.config.vocab_size
     return train, valid, ClassifierConfig(
         symbols=size + (method.extra_symbols or 0) if settings.noisy else size,
         pad=None if settings.noisy else tokenizer.pad,
         length=model.config.length,
         label=settings.label,
-        threshold=threshold,
+        threshold=rule.threshold,
+        classes=list(rule.classes),
         noise=model.config.method if settings.noisy else None,
         tokenizer=tokenizer.fingerprint,
         data=_how(settings, corpus),
         model=settings.model,
         kind=settings.kind,
-        column=corpus.has(Label.of(settings.label).name),
+        column=corpus.has(rule.name),
     )  # fmt: skip
+
+
+def _label(spec: str) -> Rule:
+    rules = rules_of(spec)
+    if len(rules) > 1:
+        raise UserError(f"A classifier tells one label apart, not {spec}; train one for each.")
+    return rules[0]
+
+
+def _in_words(config: ClassifierConfig, quality: Quality) -> str:
+    area = math.nan if quality.area is None else quality.area
+    what = f"{len(config.classes)} classes" if config.threshold is None else f"threshold {config.threshold:g}"
+    return (
+        f"{config.label} ({what}): area under the curve {area:.3f} on {quality.held_out:,} held-out sequences after "
+        f"{quality.steps} steps; {quality.accuracy:.1%} are told right, {quality.commonest:.1%} by always saying the "
+        "most common class."
+    )
 
 
 def _how(settings: ClassifierSettings, corpus: Corpus) -> str:
@@ -217,17 +234,26 @@ def _how(settings: ClassifierSettings, corpus: Corpus) -> str:
 
 @torch.no_grad()
 def _quality(task: ClassifierTask, folder: Path, valid: Rows, device: torch.device) -> Quality:
-    """The area under the curve of a checkpoint on held-out molecules."""
+    """How well a checkpoint does on held-out sequences."""
     network = task.config.build()
     network.load_state_dict(read_weights(folder / WEIGHTS))
     objective = ClassifierObjective(network.to(device).eval(), task.noise)
     x0 = torch.from_numpy(valid.first(_HELD_OUT)).to(device)
     label = valid.first_labels(_HELD_OUT)
     assert label is not None
-    parts = [objective.log_probs(part, Rng.from_seed(0, device))[:, 1] for part in x0.split(512)]
-    scores, steps = torch.cat(parts).cpu().numpy(), step_of(folder) or 0
-    positive, negative = scores[label == 1], scores[label == 0]
+    parts = [objective.log_probs(part, Rng.from_seed(0, device)) for part in x0.split(512)]
+    scores, right = torch.cat(parts).cpu().numpy(), label[:, 0]
+    classes = range(1, 2) if scores.shape[1] == 2 else range(scores.shape[1])  # of two, one says it all
+    areas = [area for one in classes if (area := _area(scores[:, one], right == one)) is not None]
+    return Quality(
+        step_of(folder) or 0, len(right), float(np.mean(areas)) if areas else None,
+        float((scores.argmax(1) == right).mean()), float(np.bincount(right).max() / len(right)),
+    )  # fmt: skip
+
+
+def _area(scores: NDArray[np.floating[Any]], inside: NDArray[np.bool_]) -> float | None:
+    """The chance that one inside scores above one outside: a tie is half of it."""
+    positive, negative = scores[inside], scores[~inside]
     if not len(positive) or not len(negative):
-        return Quality(steps, len(label), None)
-    wins = (positive[:, None] > negative).mean() + 0.5 * (positive[:, None] == negative).mean()
-    return Quality(steps, len(label), float(wins))
+        return None
+    return float((positive[:, None] > negative).mean() + 0.5 * (positive[:, None] == negative).mean())

@@ -91,13 +91,13 @@ def _run(made: Prepared, settings: FitSettings, fabric: Fabric, launched: bool =
     config = denoiser.config
     if config is None:
         raise UserError("This denoiser has no config and cannot be saved; make it with Denoiser.build(config).")
-    built, found = (config.vocab_size, config.length, config.label, config.rows), dataset.sizes
+    built, found = (config.vocab_size, config.length, config.labels, config.rows), dataset.sizes
     if built != found:
         raise UserError(
-            f"The denoiser is built for a vocabulary, length, label and rows of {built}, the dataset has {found}; "
+            f"The denoiser is built for a vocabulary, length, labels and rows of {built}, the dataset has {found}; "
             "build it for the dataset."
         )
-    if config.label is not None and not settings.label_dropout:
+    if config.labels and not settings.label_dropout:
         raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
     run, record = Run(settings.out), run_record(settings, config, dataset.fingerprint, made.start)
     with disk_errors(run), claimed(run, record, settings, dataset.tokenizer):
@@ -118,8 +118,8 @@ def run_record(
     settings: FitSettings, config: ModelConfig, data: str, start: Mapping[str, str] | None = None
 ) -> RunRecord:
     """What makes a run this run. The vocabulary follows from data and tokenizer."""
-    follows = {"vocab_size", *settings.decided_by_source}
-    network = {name: value for name, value in config.to_json().items() if name not in follows}
+    follows = {"vocab_size", "labels", *settings.decided_by_source}
+    network = {"label": config.label} | {n: value for n, value in config.to_json().items() if n not in follows}
     return RunRecord(network | settings.to_json(), data, settings.defaults(), start)
 
 
@@ -190,7 +190,7 @@ def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
         )  # fmt: skip
     torch.manual_seed(settings.seed)
     config = settings.model_config(tokenizer.vocab_size) if source is None else config
-    denoiser = Denoiser.build(dataclasses.replace(config, rows=dataset.rows))
+    denoiser = Denoiser.build(dataclasses.replace(config, labels=dataset.labels, rows=dataset.rows))
     if source is None or start is None:
         return Prepared(dataset, denoiser)
     old = start_from(denoiser, source)

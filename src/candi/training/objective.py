@@ -67,7 +67,9 @@ class DenoisingObjective(Objective):
         state = method.corrupt(x0, stratified(row, rows, rng), rng)
         state = state if given is None else with_given(state, x0, given)
         if label is not None and self.training:  # what is learned without labels is what guidance is measured against
-            label = label.masked_fill(rng.uniform(len(label)) < self.label_dropout, self.denoiser.classes)
+            assert self.denoiser.labels is not None
+            dropped = rng.uniform(*label.shape) < self.label_dropout
+            label = torch.where(dropped, self.denoiser.labels.none(label[:, 0]), label)
         prediction = self.denoiser.predict(self._features, state, label)
         loss = method.loss(prediction.within(capacity), state, x0)
         return loss if given is None else loss.masked_fill(given, 0)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from candi.base.checks import above_zero, at_least, below_one
 from candi.base.errors import UserError, unknown
+from candi.base.labels import Label
 from candi.data.documents import CHAT
 from candi.diffusion.methods import METHODS, MethodSettings
 from candi.nets.config import ModelConfig
@@ -146,7 +147,8 @@ class TrainSettings(FitSettings):
             fits no disk. Each process reads all of it.
         chat: How a message of a chat is written, with {role} and {content}.
         cache: Folder for tokenized data; by default under the user's cache folder.
-        label: Learn to generate by label: a property and a rule, as qed:top, rings>=2 or COLUMN>=0.5.
+        label: Learn to generate by labels, with commas between several: a column of classes, or a number and a rule, as
+            qed:top, rings>=2 or COLUMN>=0.5.
         skip_bad: Leave out documents that are too long or no molecules, instead of refusing them.
         length: Tokens in a sequence.
         trunk: The network between token vectors and head: dit (our diffusion transformer), or package.module:Class.
@@ -209,10 +211,10 @@ class TrainSettings(FitSettings):
         assert self.settings is not None
         return self.settings
 
-    def model_config(self, vocab_size: int, rows: bool = False) -> ModelConfig:
-        """The network, for a vocabulary."""
+    def model_config(self, vocab_size: int, labels: tuple[Label, ...] = (), rows: bool = False) -> ModelConfig:
+        """The network, for a vocabulary and labels."""
         return ModelConfig(
-            vocab_size, self.length, self.method, self.method_settings, self.model, self.label, self.trunk, rows=rows
+            vocab_size, self.length, self.method, self.method_settings, self.model, labels, self.trunk, rows=rows
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Molecules to look at: a page of drawn structures with their scores, an SDF, a table."""
+"""Samples to look at: a page of drawn molecules or of texts with their scores, an SDF, a table."""
 
 import base64
 import csv
@@ -19,28 +19,34 @@ _BINS = 24
 
 @dataclass(frozen=True)
 class Drawn:
-    """One generated molecule."""
+    """One generated sequence."""
 
-    smiles: str
+    text: str
     values: Mapping[str, float]
     novel: bool | None
 
 
 def write_page(
-    path: Path, title: str, facts: Mapping[str, str], molecules: Sequence[Drawn],
-    samples: Mapping[str, Sequence[float]], training: Mapping[str, Sequence[float]],
+    path: Path, title: str, facts: Mapping[str, str], shown: Sequence[Drawn],
+    samples: Mapping[str, Sequence[float]], training: Mapping[str, Sequence[float]], molecules: bool = True,
 ) -> None:  # fmt: skip
     """`samples` and `training` hold the properties of all valid samples and of the training data, for histograms."""
     data = {
         "title": title,
         "facts": facts,
-        "molecules": [
-            {"smiles": one.smiles, "values": one.values, "novel": one.novel, "picture": picture(one.smiles)}
-            for one in molecules
+        "what": "Molecules" if molecules else "Samples",
+        "sequences": [
+            {
+                "text": one.text,
+                "values": one.values,
+                "novel": one.novel,
+                "picture": picture(one.text) if molecules else None,
+            }
+            for one in shown
         ],
         "histograms": {name: _histogram(values, training.get(name, ())) for name, values in samples.items() if values},
     }
-    write_filled(path, "molecules.html", data)
+    write_filled(path, "sequences.html", data)
 
 
 def picture(smiles: str) -> str:
@@ -83,9 +89,9 @@ def write_sdf(path: Path, molecules: Sequence[Drawn]) -> None:
     text = io.StringIO()
     writer = Chem.SDWriter(text)
     for one in molecules:
-        molecule = parse(one.smiles)
+        molecule = parse(one.text)
         AllChem.Compute2DCoords(molecule)  # type: ignore[attr-defined]
-        molecule.SetProp("_Name", one.smiles)  # type: ignore[union-attr]
+        molecule.SetProp("_Name", one.text)  # type: ignore[union-attr]
         for name, value in one.values.items():
             molecule.SetProp(name, f"{value:.4f}")  # type: ignore[union-attr]
         writer.write(molecule)
@@ -94,15 +100,16 @@ def write_sdf(path: Path, molecules: Sequence[Drawn]) -> None:
 
 
 def write_table(
-    path: Path, samples: Sequence[str], smiles: Sequence[str | None], molecules: Mapping[str, Drawn]
+    path: Path, samples: Sequence[str], texts: Sequence[str | None], drawn: Mapping[str, Drawn], molecules: bool = True
 ) -> None:
-    """A line a sample, as it was written; molecules with their canonical spelling and properties."""
-    names = list(next(iter(molecules.values())).values) if molecules else []
+    """A line a sample, as it was written; molecules with their canonical spelling, and properties."""
+    names = list(next(iter(drawn.values())).values) if drawn else []
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["sample", "smiles", "novel", *names])
-    for sample, spelled in zip(samples, smiles, strict=True):
-        one = molecules.get(spelled) if spelled is not None else None
+    table.writerow(["sample", *(["smiles"] if molecules else []), "novel", *names])
+    for sample, text_of in zip(samples, texts, strict=True):
+        one = drawn.get(text_of) if text_of is not None else None
+        spelled = [text_of or ""] if molecules else []
         novel = "" if one is None or one.novel is None else str(one.novel).lower()
-        table.writerow([sample, spelled or "", novel, *(f"{one.values[name]:.4f}" if one else "" for name in names)])
+        table.writerow([sample, *spelled, novel, *(f"{one.values[name]:.4f}" if one else "" for name in names)])
     write_text(path, text.getvalue())
