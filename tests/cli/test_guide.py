@@ -253,7 +253,7 @@ def test_each_run_takes_the_classifier_that_reads_it(place):
         )
         with pytest.raises(UserError, match=complaint):
             Sweep(settings)
-    with pytest.raises(UserError, match="labels 0 to 1"):
+    with pytest.raises(UserError, match="has no label 5"):
         Sweep(
             SweepSettings(
                 [run_handle(str(place / "candi"))], place / "none", classifiers=(str(place / "clean"),), target=5
@@ -289,7 +289,8 @@ def test_mistakes_are_told_in_a_sentence(place, tmp_path, capsys):
     assert "knows its noise" in _refused(capsys, *other)
     assert "no property 'beauty'" in _refused(capsys, *guide, "--label", "1", "--property", "beauty")
     assert "has no label 7" in _refused(capsys, *guide, "--label", "7")
-    assert "labels 0 to 1" in _refused(capsys, *guide, "--classifier", place / "clean", "--target", "3")
+    target = ["--classifier", place / "clean", "--target", "3"]
+    assert "has no label 3; it has 0 (no), 1 (yes)" in _refused(capsys, *guide, *target)
     assert "leave them out" in _refused(capsys, *guide, "--label", "1", "--reveal", "1")
     assert "needs a --label" in _refused(capsys, *guide, "--classifier", place / "clean", "--cfg-weight", "1")
     assert "for discrete guidance" in _refused(capsys, *guide, "--classifier", place / "clean", "--dcbg", "exact")
@@ -297,14 +298,16 @@ def test_mistakes_are_told_in_a_sentence(place, tmp_path, capsys):
     assert "a step of its own" in _refused(capsys, *masked, "--order", "confidence")
     assert "cannot be made" in _refused(capsys, *guide[:2], "--label", "1", "--out", place / "some.smi")
     train = ["train-classifier", place / "candi", "--data", place / "some.smi", "--out", tmp_path / "c"]
-    assert "write a property and a rule" in _refused(capsys, *train, "--label", "rings")
+    assert "rings is a number; give a rule" in _refused(capsys, *train, "--label", "rings")
+    assert "write a property and a rule" in _refused(capsys, *train, "--label", "rings>2")
+    assert "tells one label apart" in _refused(capsys, *train, "--label", "rings>=1,qed:top")
     assert "needs no classifier that knows noise" in _refused(capsys, *train, "--label", "rings>=1", "--noisy", "true")
     other = _refused(capsys, *train[:-1], place / "clean", "--label", "rings>=1", "--model.width", "16")
     assert "is another run (" in other
     assert "model.width was 32 and is now 16" in other
     train_here(tmp_path / "text", steps=2)
     none = ["--label", "1", "--out", tmp_path / "none"]
-    assert "was not trained on molecules" in _refused(capsys, "guide", tmp_path / "text", *none)
+    assert "writes one stream" in _refused(capsys, "guide", tmp_path / "text", *none)
     assert not (tmp_path / "none").exists()
 
 

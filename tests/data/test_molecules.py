@@ -72,9 +72,7 @@ def test_tables_and_compressed_files(tmp_path):
     assert (labels.tolist(), rule.threshold) == ([0, 1], 1.0)
     with pytest.raises(UserError, match="set --text-field to one of: smiles, activity"):
         list(Corpus(str(tmp_path / "a.csv.gz")).pieces())
-    with pytest.raises(
-        UserError, match=r"'beauty' is no property that is computed of .* has no column 'beauty'"
-    ):
+    with pytest.raises(UserError, match=r"'beauty' is no property that is computed of .* has no column 'beauty'"):
         Rule.of("beauty:top").of_corpus(corpus, "molecules", tmp_path)
     (tmp_path / "b.csv").write_text("smiles,activity\nCCO,high\n")
     with pytest.raises(UserError, match="holds something that is no number"):

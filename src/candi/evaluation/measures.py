@@ -85,7 +85,6 @@ MEASURES = {
     ),
     "mauve": Measure("MAUVE", True, False, must_match=(*_TEXT, "mauve")),
     "unique_molecules": Measure("unique valid molecules", True, True, must_match=(*_TEXT, "length")),
-    "unique_sequences": Measure("unique sequences", True, True, must_match=(*_TEXT, "length")),
     "valid_molecules": Measure("valid molecules", True, False, numerator="is_molecule", must_match=(*_TEXT, "length")),
     "property": Measure(
         "mean property of the valid molecules",
@@ -96,6 +95,7 @@ MEASURES = {
         additive=True,
         must_match=(*_TEXT, "length", "property", "kind"),
     ),
+    "unique_sequences": Measure("unique sequences", True, True, must_match=(*_TEXT, "length")),
     "valid_words": Measure(
         "valid words", True, False, numerator="known_words", denominator="all_words", must_match=(*_TEXT, "words")
     ),

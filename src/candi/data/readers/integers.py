@@ -1,6 +1,7 @@
 """Integers in NumPy's files: a row [L] of an array [N, L] is a sequence, an array [N] one long stream.
 
 An .npz has `tokens` (or a single array) and, if some are given, `given`: how many of each row [N], or which [N, L].
+Its other arrays [N] are columns of the rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,8 @@ class Stretch(NamedTuple):
 
 
 def integer_rows(file: DataFile, columns: Sequence[str] | None = None) -> Iterator[Row]:
-    tokens, given = _arrays(file)
+    tokens, more = _arrays(file)
+    given = more.pop("given", None)
     if not np.issubdtype(tokens.dtype, np.integer) or tokens.ndim not in (1, 2):
         shape = "x".join(map(str, tokens.shape))
         raise UserError(f"{file.name} holds {tokens.dtype} [{shape}]; integers [N] or [N, L] are expected.")
@@ -34,23 +36,25 @@ def integer_rows(file: DataFile, columns: Sequence[str] | None = None) -> Iterat
         return
     if given is not None and given.shape not in ((len(tokens),), tokens.shape):
         raise UserError(f"{file.name}: given has the shape {given.shape}; it says how many of each row, or which.")
+    columns_of = {name: array for name, array in more.items() if array.shape == (len(tokens),)}
     for number, row in enumerate(tokens):
-        values = {"tokens": row} if given is None else {"tokens": row, "given": given[number]}
-        yield Row(Place(file.name, "row", number + 1), values)
+        values = {"tokens": row} | {name: array[number] for name, array in columns_of.items()}
+        yield Row(Place(file.name, "row", number + 1), values if given is None else values | {"given": given[number]})
 
 
-def _arrays(file: DataFile) -> tuple[NDArray[Any], NDArray[Any] | None]:
+def _arrays(file: DataFile) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+    """The tokens, and the other arrays by their names."""
     try:
         if file.path is not None and file.kind == ".npy":
-            return np.load(file.path, mmap_mode="r", allow_pickle=False), None
+            return np.load(file.path, mmap_mode="r", allow_pickle=False), {}
         found = np.load(file.seekable(), allow_pickle=False)
         if file.kind == ".npy":
-            return found, None
+            return found, {}
         names = [name for name in found.files if name != "given"]
         name = "tokens" if "tokens" in names or len(names) != 1 else names[0]
         if name not in names:
             raise UserError(f"{file.name} has no array 'tokens'; it has: {', '.join(names)}.")
-        return found[name], found["given"] if "given" in found.files else None
+        return found[name], {other: found[other] for other in found.files if other != name}
     except (ValueError, EOFError, OSError, KeyError) as error:
         if isinstance(error, UserError):
             raise
