@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from functools import cache as once
 
 import numpy as np
@@ -15,7 +16,6 @@ from candi.base.rng import Rng
 from candi.cli import main
 from candi.data.corpus import Piece
 from candi.data.tokenizer import Tokenizer
-from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.kernels import uniform
 from candi.diffusion.methods import METHODS
 from candi.diffusion.state import State, hidden
@@ -51,10 +51,10 @@ def _every(length: int) -> torch.Tensor:
     return torch.tensor(list(itertools.product((0, 1), repeat=length)))
 
 
-def _bound(model: candi.Model, x: torch.Tensor, repeats: int = 400) -> tuple[float, float]:
+def _bound(model: candi.Model, x: torch.Tensor, repeats: int = 400, **options: str) -> tuple[float, float]:
     """Nats of one sequence and the standard error, from many draws of t."""
     many = x[None].repeat(repeats, 1).numpy().astype(np.int64)
-    result = likelihood(model, many, times=16, batch_size=repeats)
+    result = likelihood(model, many, times=16, batch_size=repeats, **options)
     scale = math.log(2) * len(x)
     return result.bits_per_token * scale, (result.high - result.low) / 3.92 * scale
 
@@ -132,14 +132,70 @@ def test_left_to_right_is_exact():
     assert result.bits_per_token == pytest.approx(float(-log_p.mean()) / math.log(2) / 3, rel=1e-5)
 
 
+def _sampled(model: candi.Model, n: int, **options: str) -> torch.Tensor:
+    """The share of each sequence among n samples in many steps of the ancestral process."""
+    samples = model.sample(n, steps=64, seed=1, batch_size=n, solver="ancestral", **options)
+    code = 2 ** torch.arange(samples.shape[1])
+    return torch.bincount((samples.cpu() * code).sum(-1), minlength=2 ** samples.shape[1]) / n
+
+
 @pytest.mark.parametrize(
-    "name",
-    [name for name in METHODS if not METHODS[name]().build(TokenEmbedding(4, 2)).bound],
+    ("name", "options"), [("candi", {}), ("candi", {"prior": "frequencies"}), ("onehot", {}), ("embedding", {})]
 )
-def test_methods_without_a_bound_are_refused_with_the_reason(name):
-    model = _trained(name, steps=0)
-    with pytest.raises(UserError, match=f"{name} has no likelihood bound: its"):
+def test_the_bound_of_a_noisy_process_is_above_its_samples_likelihood(name, options):
+    """p(x) by counting 5,000 samples, four standard errors of both."""
+    model, n = _trained(name, length=2, steps=120), 5_000
+    if options:
+        model.denoiser.method.frequencies = DATA[:, 0].bincount(minlength=2)[None] / len(DATA)
+    shares = _sampled(model, n, **options, **({"grid": "time"} if name != "candi" else {}))
+    code = 2 ** torch.arange(2)
+    gaps = []
+    for x in _every(2):
+        share = float(shares[int((x * code).sum())])
+        bound, error = _bound(model, x, repeats=1000, **options)
+        gaps.append(bound + math.log(share))
+        assert gaps[-1] > -4 * (error + ((1 - share) / share / n) ** 0.5)
+    assert max(gaps) < 2.0  # and not idle
+
+
+def test_a_method_without_a_bound_is_refused_with_the_reason(monkeypatch):
+    model = _trained("mdlm", steps=0)
+    monkeypatch.setattr(type(model.denoiser.method), "bound", False)
+    monkeypatch.setattr(type(model.denoiser.method), "why_no_bound", "it is none")
+    with pytest.raises(UserError, match="MDLM has no likelihood bound: it is none"):
         likelihood(model, DATA.numpy())
+
+
+def test_given_tokens_are_what_the_others_are_predicted_from():
+    """With one token left out, masked diffusion reads it off the others at once: its bound is exact."""
+    model, x0 = _trained("mdlm"), _every(3)
+    for left_out in range(3):
+        given = torch.ones(8, 3, dtype=torch.bool)
+        given[:, left_out] = False
+        with torch.no_grad():
+            exact = model.denoiser(State(torch.ones(8), given, hidden(x0, given))).nll(x0)[:, left_out]
+        for row in range(8):
+            many = x0[row][None].repeat(400, 1).numpy()
+            found = likelihood(model, many, given=given[row][None].repeat(400, 1).numpy(), times=16, batch_size=400)
+            margin = (found.high - found.low) / 3.92 * 4 + 1e-6
+            assert abs(found.bits_per_token - float(exact[row]) / math.log(2)) < margin
+            assert (found.tokens, found.characters) == (400, 400)
+
+
+def test_parts_sum_up_and_bytes_are_counted():
+    """A letter of two bytes: half as many bits a byte as a character."""
+    model = _trained("candi")
+    model = candi.Model(model.denoiser, Tokenizer.characters([Piece("a\u00e9", True)]), model.config)
+    found = likelihood(model, DATA.numpy(), times=4)
+    assert set(found.parts) == {"tokens", "gaussian", "prior"}
+    assert sum(found.parts.values()) == pytest.approx(found.bits_per_token)
+    assert all(bits > 0 for bits in found.parts.values())
+    ones = int(DATA.sum())
+    assert (found.tokens, found.characters, found.bytes) == (18, 18, 18 + ones)
+    assert found.per("character")[0] == pytest.approx(found.bits_per_token)
+    assert found.per("byte") == pytest.approx(
+        tuple(bits * 18 / (18 + ones) for bits in (found.bits_per_token, found.low, found.high))
+    )
 
 
 def test_the_interval_covers_the_truth():
@@ -169,10 +225,31 @@ def test_the_command(run, tmp_path, capsys):
     main(["evaluate", str(run), "--data", "pydoc", "--sequences", "16"])
     assert "at most" in capsys.readouterr().out
     train_here(tmp_path / "hybrid", steps=2)
+    hybrid = ["evaluate", str(tmp_path / "hybrid"), "--data", "pydoc", "--sequences", "16"]
+    main([*hybrid, "--path", "early"])
+    told = capsys.readouterr().out
+    assert "at most" in told
+    assert "bits per byte" in told
+    assert re.search(r"of which prior [\d.]+, tokens [\d.]+, gaussian [\d.]+ bits per token", told)
+    main(
+        [
+            "evaluate",
+            str(tmp_path / "hybrid"),
+            "--data",
+            "pydoc",
+            "--sequences",
+            "16",
+            "--prior",
+            "frequencies",
+            "--json",
+        ]
+    )
+    record = json.loads(capsys.readouterr().out)
+    assert record["bits_per_byte"] == pytest.approx(record["bits_per_token"] * record["tokens"] / record["bytes"])
     with pytest.raises(SystemExit) as exit:
-        main(["evaluate", str(tmp_path / "hybrid"), "--data", "pydoc"])
+        main(["evaluate", str(run), "--data", "pydoc", "--prior", "frequencies"])
     assert exit.value.code == 2
-    assert "tells something of every token" in capsys.readouterr().err
+    assert "The bound of MDLM has no prior; leave out --prior" in capsys.readouterr().err
 
 
 def test_one_sequence_has_no_interval_and_a_short_text_is_enough(run, tmp_path, capsys):

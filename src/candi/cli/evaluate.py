@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from jsonargparse import Namespace
 
@@ -11,7 +12,15 @@ from candi.base.checks import at_least
 from candi.base.errors import UserError
 from candi.base.machine import device_named
 from candi.cli.parsing import add_device, flag, parse, parser
-from candi.cli.sampling_flags import add_batch_size, add_chat, add_seed, add_steps, add_unknown, tokenizer_for
+from candi.cli.sampling_flags import (
+    add_batch_size,
+    add_chat,
+    add_process,
+    add_seed,
+    add_steps,
+    add_unknown,
+    tokenizer_for,
+)
 from candi.cli.scorer_flags import add_scorers, scorer_names, words_source
 from candi.data.corpus import Corpus
 from candi.data.datasets import load_sequences
@@ -25,6 +34,8 @@ from candi.evaluation.scorers import load_scorer
 from candi.evaluation.words import word_list
 from candi.hub.loading import load, run_handle
 from candi.model.model import Model
+
+_UNITS: tuple[Literal["byte"], Literal["character"]] = ("byte", "character")
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -41,6 +52,7 @@ def run(arguments: Sequence[str]) -> None:
     add_unknown(flags)
     flags.add_argument("--sequences", type=int, default=256, help="How many, spread over the text.")
     flags.add_argument("--times", type=int, default=8, help="Times t drawn for each.")
+    add_process(flags)
     flag(flags, "generative", "Measure samples of the model instead.")
     flags.add_argument("--n", type=int, default=128, help="Samples to measure.")
     add_steps(flags)
@@ -64,9 +76,13 @@ def _likelihood(given: Namespace) -> None:
     model = load(given.run, given.device)
     data = _sequences(given, model)
     sequences, marks = data.first(given.sequences), data.first_given(given.sequences)
-    result = likelihood(model, sequences, given=marks, times=given.times, batch_size=given.batch_size, seed=given.seed)
+    result = likelihood(
+        model, sequences, given=marks, times=given.times, batch_size=given.batch_size, seed=given.seed,
+        path=given.path, prior=given.prior,
+    )  # fmt: skip
     if given.json:
         values = dataclasses.asdict(result)
+        values |= {f"bits_per_{unit}": result.per(unit)[0] for unit in _UNITS}
         values |= {name: None for name in ("low", "high") if not math.isfinite(values[name])}  # of one sequence
         print(json.dumps({"method": model.config.method, "data": given.data, **values}))
         return
@@ -75,6 +91,11 @@ def _likelihood(given: Namespace) -> None:
         f"{kind} {result.bits_per_token:.4f} bits per token (95% interval {result.low:.4f} to {result.high:.4f}, "
         f"{result.sequences} sequences of {model.config.length} tokens, {result.times} times each)"
     )
+    for unit in _UNITS:
+        bits, low, high = result.per(unit)
+        print(f"{kind} {bits:.4f} bits per {unit} ({low:.4f} to {high:.4f})")
+    if len(result.parts) > 1:
+        print("of which " + ", ".join(f"{name} {bits:.4f}" for name, bits in result.parts.items()) + " bits per token")
 
 
 def _sequences(given: Namespace, model: Model) -> Sequences:

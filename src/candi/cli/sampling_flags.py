@@ -62,6 +62,13 @@ def add_method_options(flags: ArgumentParser, what: str) -> None:
         flags.add_argument(f"--{name}", type=str | None, default=None, help=f"{what}: {values}.")
 
 
+def add_process(flags: ArgumentParser) -> None:
+    """The process whose bound is computed, of methods that have several."""
+    known = method_options()
+    flags.add_argument("--path", type=str | None, default=None, help=f"Of the noise: {known['path']}.")
+    flags.add_argument("--prior", type=str | None, default=None, help=f"What it begins from: {known['prior']}.")
+
+
 def add_chat(flags: ArgumentParser) -> None:
     help = "How a message of a chat is written, with {role} and {content}."
     flags.add_argument("--chat", type=str, default=CHAT, help=help)

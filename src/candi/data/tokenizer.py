@@ -288,6 +288,14 @@ class Tokenizer:
             at += 1 if strange else len(character.encode())
         return ["" if i < 0 else text for i, text in zip(ids, found, strict=True)]
 
+    def size(self, ids: Sequence[int] | NDArray[np.int64]) -> tuple[int, int]:
+        """Characters and bytes that some tokens spell; what marks ends is none. A character counts where it begins."""
+        if self._bytes is None:
+            text = self.decode([int(i) for i in ids if i != self.pad])
+            return len(text), len(text.encode())
+        spelled = b"".join(self._bytes.get(int(i), b"") for i in ids if i != self.eos)
+        return sum(byte & 0xC0 != 0x80 for byte in spelled), len(spelled)
+
     def encode_beginning(self, corpus: Corpus, characters: int) -> NDArray[np.int64]:
         """Token ids of about so many characters, of as many documents as that takes. Molecules stay whole."""
         found, seen = [np.empty(0, np.int64)], 0

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from candi.base.rng import Rng
-from candi.base.types import Hidden, LogProbs, Mask, Times, Tokens, Values
+from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens, Values
 from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.prediction import Prediction
 from candi.diffusion.readout import chunks
@@ -47,6 +47,14 @@ class Space(ABC):
     @abstractmethod
     def expect(self, prediction: Prediction) -> Values:
         """E[point(x0)] under the prediction; zero at positions that are not open."""
+
+    @abstractmethod
+    def gap(self, prediction: Prediction, x0: Tokens) -> PerToken:
+        """|point(x0) - E[point]|^2 at open positions, in the metric of the noise."""
+
+    def size(self, tokens: Tokens) -> PerToken:
+        """|point|^2 in the metric of the noise: 1 for unit vectors."""
+        return torch.ones_like(tokens, dtype=self.embedding.weight.dtype)
 
     def image(self, change: LogProbs) -> Values:
         """A change of the one-hot vectors [B, L, V] as it is seen in this space: c W."""
@@ -98,6 +106,9 @@ class OneHot(Space):
     def expect(self, prediction: Prediction) -> Values:
         return prediction.log_probs().exp()
 
+    def gap(self, prediction: Prediction, x0: Tokens) -> PerToken:
+        return onehot_gap(prediction, x0)
+
     def image(self, change: LogProbs) -> Values:
         return change.to(self.embedding.weight.dtype)
 
@@ -140,6 +151,19 @@ class Projected(Space):
 
     def expect(self, prediction: Prediction) -> Values:
         return prediction.mean(self.embedding.directions())
+
+    def gap(self, prediction: Prediction, x0: Tokens) -> PerToken:
+        """d G^+ d with d = w_x0 - E[w]. For V <= D y determines x~, and it is the gap of the one-hot vectors."""
+        if self.embedding.vocab_size <= self.embedding.width:
+            return onehot_gap(prediction, x0)
+        rows = self.embedding.directions()
+        difference = (self.point(x0) - self.expect(prediction)) * prediction.open[..., None]
+        with _full_precision(rows):
+            inverse = torch.linalg.pinv((rows.T @ rows).double(), hermitian=True).to(rows.dtype)
+            return (difference @ inverse * difference).sum(-1)
+
+    def size(self, tokens: Tokens) -> PerToken:
+        return self._whitened()[1][tokens]
 
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         """-(y - w_v)^T G^+ (y - w_v) / 2 = y G^+ w_v - w_v G^+ w_v / 2 + a term without v, G = W^T W.
@@ -200,8 +224,21 @@ class Embedding(Space):
     def expect(self, prediction: Prediction) -> Values:
         return prediction.mean(self.embedding.directions())
 
+    def gap(self, prediction: Prediction, x0: Tokens) -> PerToken:
+        return (self.point(x0) - self.expect(prediction)).square().sum(-1) * prediction.open
+
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         return values @ self.embedding.directions().T / sigma_t.square()[:, None, None]  # unit rows: |w_v|^2 drops out
+
+
+def onehot_gap(prediction: Prediction, x0: Tokens) -> PerToken:
+    """|onehot(x0) - p|^2 = 1 - 2 p_x0 + sum_v p_v^2."""
+
+    def of(log_p: Float[Tensor, "N V"], tokens: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
+        p = log_p.exp()
+        return 1 - 2 * p.gather(-1, tokens[:, None])[:, 0] + p.square().sum(-1)
+
+    return prediction.reduce(of, x0)
 
 
 SPACES: Mapping[str, type[Space]] = {"onehot": OneHot, "projected": Projected, "embedding": Embedding}

@@ -1,16 +1,19 @@
-"""Bits per token: exact where the method's loss is a likelihood, a bound where it is a bound, refused elsewhere."""
+"""Bits per token, byte and character: exact where the method's loss is a likelihood, else a bound."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from candi.base.errors import UserError
 from candi.base.rng import Rng, fold_in
 from candi.base.types import Mask, Tokens
+from candi.diffusion.bound import Bound, NoisePath, Parts
 from candi.diffusion.prediction import Prediction
 from candi.diffusion.state import State, with_given
 from candi.model.model import Model
@@ -22,7 +25,8 @@ _T_MIN = 1e-6  # the slice of the integral that is left out
 class Likelihood:
     """Mean over sequences of -log2 p(x) / length, or of its bound, with a 95% interval.
 
-    Each sequence has its own times, so the spread over sequences contains that over t.
+    Each sequence has its own times, so the spread over sequences contains that over t. `parts` are what it is the sum
+    of; `tokens`, `bytes` and `characters` how much text it is of, the marks of ends being none.
     """
 
     bits_per_token: float
@@ -31,22 +35,29 @@ class Likelihood:
     exact: bool
     sequences: int
     times: int
+    parts: dict[str, float]
+    tokens: int
+    characters: int
+    bytes: int
+
+    def per(self, unit: Literal["byte", "character"]) -> tuple[float, float, float]:
+        """The bits of all tokens over how many bytes or characters they spell, with the interval."""
+        size = self.tokens / max(1, self.bytes if unit == "byte" else self.characters)
+        return self.bits_per_token * size, self.low * size, self.high * size
 
 
 @torch.no_grad()
 def likelihood(
     model: Model, sequences: NDArray[np.int64], *, given: NDArray[np.bool_] | None = None, times: int = 8,
-    batch_size: int = 16, seed: int = 0,
+    batch_size: int = 16, seed: int = 0, path: str | NoisePath | None = None, prior: str | None = None,
 ) -> Likelihood:  # fmt: skip
-    """E_t[loss] + endpoint terms, with `times` stratified draws of t for each sequence.
+    """E_t of the bound's integrand + what stands at its ends, with `times` stratified draws of t for each sequence.
 
-    `given` marks tokens [N, L] that the others are predicted from: -log2 p(others | given) / others.
+    `given` marks tokens [N, L] that the others are predicted from: -log2 p(others | given) / others. `path` and `prior`
+    are those of the process whose bound it is, of methods that have some.
     """
     method = model.denoiser.method
-    if not method.bound:
-        raise UserError(
-            f"{model.config.method} has no likelihood bound: {method.why_no_bound}. Compare it by its samples instead."
-        )
+    bound = method.likelihood_bound(path=path, prior=model.with_defaults(prior=prior)["prior"])
     if min(times, batch_size, len(sequences)) < 1:
         raise UserError("A likelihood needs at least 1 sequence, 1 time and a batch of 1.")
     times = 1 if method.causal else times
@@ -55,7 +66,9 @@ def likelihood(
     if not len(marks):
         raise UserError("Every token is given; there is nothing to predict.")
     sequences = sequences if given is None else sequences[~given.all(-1)]
-    nats = np.concatenate(list(_nats(model, sequences, marks, times, batch_size, seed)))
+    batches = list(_nats(model, bound, sequences, marks, times, batch_size, seed))
+    parts = {name: np.concatenate([one[name] for one in batches]) for name in batches[0]}
+    nats = sum(parts.values(), np.zeros(len(sequences)))
     if not np.isfinite(nats).all():
         raise UserError(
             f"The loss of {model.config.method} is not finite for all times; its weights or model are broken."
@@ -63,13 +76,25 @@ def likelihood(
     bits = nats / math.log(2) / (~marks).sum(-1)
     mean = float(bits.mean())
     margin = 1.96 * float(bits.std(ddof=1)) / math.sqrt(len(bits)) if len(bits) > 1 else float("inf")
-    return Likelihood(mean, mean - margin, mean + margin, method.causal, len(bits), times)
+    scale = math.log(2) * (~marks).sum(-1)
+    shares = {name: float((some / scale).mean()) for name, some in parts.items()}
+    return Likelihood(
+        mean, mean - margin, mean + margin, method.causal, len(bits), times, shares, int((~marks).sum()),
+        *_spelled(model, sequences, marks),
+    )  # fmt: skip
+
+
+def _spelled(model: Model, sequences: NDArray[np.int64], marks: NDArray[np.bool_]) -> tuple[int, int]:
+    """Characters and bytes that the tokens that are not given spell."""
+    sizes = [model.tokenizer.size(row[~mark]) for row, mark in zip(sequences, marks, strict=True)]
+    return sum(characters for characters, _ in sizes), sum(size for _, size in sizes)
 
 
 def _nats(
-    model: Model, sequences: NDArray[np.int64], marks: NDArray[np.bool_], times: int, batch_size: int, seed: int
-) -> Iterator[NDArray[np.float64]]:
-    """-log p(x) or its bound for each sequence, a batch of them at a time."""
+    model: Model, bound: Bound, sequences: NDArray[np.int64], marks: NDArray[np.bool_], times: int, batch_size: int,
+    seed: int,
+) -> Iterator[dict[str, NDArray[np.float64]]]:  # fmt: skip
+    """The parts of -log p(x) or its bound for each sequence, a batch of them at a time."""
     method = model.denoiser.method
     share = 1.0 if method.causal else 1 - _T_MIN  # left to right there is no time to integrate over
     for start in range(0, len(sequences), batch_size):
@@ -81,10 +106,13 @@ def _nats(
         def denoise(state: State, x0: Tokens = x0, given: Mask = given) -> Prediction:
             return model.denoiser(with_given(state, x0, given))
 
-        total = method.endpoint_terms(denoise, x0, rng).double().masked_fill(given, 0).sum(-1)
+        def per_row(parts: Parts, given: Mask = given) -> dict[str, Tensor]:
+            return {name: nats.double().masked_fill(given, 0).sum(-1) for name, nats in parts.items()}
+
+        total = per_row(bound.ends(denoise, x0, rng))
         for stratum in range(times):
             t = _T_MIN + (1 - _T_MIN) * (stratum + rng.uniform(len(x0), dtype=torch.float64)) / times
-            state = with_given(method.corrupt(x0, t, rng), x0, given)
-            loss = method.loss(model.denoiser(state), state, x0).double().masked_fill(given, 0)
-            total += loss.sum(-1) * share / times
-        yield total.cpu().numpy()
+            state = with_given(bound.corrupt(x0, t, rng), x0, given)
+            for name, nats in per_row(bound.integrand(model.denoiser(state), state, x0)).items():
+                total[name] = total.get(name, torch.zeros_like(nats)) + nats * share / times
+        yield {name: nats.cpu().numpy() for name, nats in total.items()}

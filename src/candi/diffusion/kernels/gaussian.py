@@ -8,7 +8,7 @@ from candi.diffusion.schedules import over_positions
 
 def corrupt(point: Values, sigma_t: Times, noise: Values) -> Values:
     """X_t = X_0 + sigma_t eps."""
-    return point + over_positions(sigma_t) * noise
+    return point + over_positions(sigma_t).to(point.dtype) * noise
 
 
 def precondition(sigma_t: Times, power: float) -> Tensor:

@@ -8,15 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from candi.base.errors import UserError
+from candi.base.errors import UserError, unknown
 from candi.base.rng import Rng
 from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+from candi.diffusion.bound import Bound, NoisePath
 from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.prediction import Prediction
 from candi.diffusion.schedules import Schedule, timesteps
 from candi.diffusion.spaces import Space
 from candi.diffusion.state import State
 
+Denoise = Callable[[State], Prediction]  # p(x0 | z_t)
 Predict = Callable[[], Prediction]  # p(x0 | z_t) of the state at hand; the network runs when it is called
 
 
@@ -108,6 +110,8 @@ class Method(nn.Module, ABC):
 
     def token_frequencies(self, prior: str | None) -> Float[Tensor, "P V"] | None:
         """What `gaussian_prior` draws its tokens from: None for the prior normal, which is the default."""
+        if prior not in (None, "normal", "frequencies"):
+            raise unknown("prior", prior, ("normal", "frequencies"))
         if prior != "frequencies":
             return None
         if self.frequencies is None:
@@ -123,6 +127,26 @@ class Method(nn.Module, ABC):
     def timesteps(self, steps: int, length: int) -> Float[Tensor, "steps_and_one"]:
         """The times of the states of a trajectory, 1 = t_0 > t_1 > ... = 0: the grid that is best for the method."""
         return timesteps(steps)
+
+    def likelihood_bound(self, path: str | NoisePath | None = None, prior: str | None = None) -> Bound:
+        """The bound on -log p(x0) of its ancestral process in many steps, along a path and from a prior if it has some.
+
+        By default E[loss] with what stands at the ends.
+        """
+        if not self.bound:
+            raise UserError(f"{type(self).__name__} has no likelihood bound: {self.why_no_bound}.")
+        self._without(path=path, prior=prior)
+        return Bound(
+            self.corrupt,
+            lambda prediction, state, x0: {"tokens": self.loss(prediction, state, x0)},
+            lambda denoise, x0, rng: {"ends": self.endpoint_terms(denoise, x0, rng)},
+        )
+
+    def _without(self, **options: object) -> None:
+        """Refuse options of a bound that this method has not."""
+        given = next((name for name, value in options.items() if value is not None), None)
+        if given is not None:
+            raise UserError(f"The bound of {type(self).__name__} has no {given}; leave out --{given}.")
 
     def endpoint_terms(self, denoise: Callable[[State], Prediction], x0: Tokens, rng: Rng) -> PerToken:
         """What the bound has beside the integral of `loss` over t: nats at t = 0 and t = 1."""

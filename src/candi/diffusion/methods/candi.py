@@ -8,12 +8,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from candi.base.errors import UserError
+from candi.base.errors import UserError, unknown
 from candi.base.rng import Rng
 from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+from candi.diffusion.bound import Bound, Certain, NoisePath, Parts, gaussian_part, prior_part
 from candi.diffusion.embeddings import TimestepEmbedder, TokenEmbedding
 from candi.diffusion.kernels import gaussian, masked
-from candi.diffusion.methods.base import Method, MethodSettings, Predict
+from candi.diffusion.methods.base import Denoise, Method, MethodSettings, Predict
 from candi.diffusion.open_positions import OpenPositions
 from candi.diffusion.prediction import Prediction
 from candi.diffusion.schedules import LinearAlpha, PowerAlpha, RankLinear, Schedule
@@ -34,7 +35,7 @@ class CANDI(Method):
     """
 
     bound = False
-    why_no_bound = "its Gaussian noise tells something of every token, so the loss can lie below -log p(x0)"
+    why_no_bound = "its Gaussian noise tells something of every token, which the loss does not pay for"
     options: Mapping[str, tuple[str, ...]] = {
         "solver": tuple(SOLVERS),
         "inference": ("exact", "approximate"),
@@ -96,7 +97,7 @@ class CANDI(Method):
 
         b tells of sigma where that has its own time.
         """
-        sigma = self.sigma(state.u)
+        sigma = self.sigma(state.u).to(self.embedding.weight.dtype)
         scale = gaussian.precondition(sigma, self.noise_power)
         mask = self.embedding.mask_vector()
         if self.level is not None:
@@ -152,6 +153,33 @@ class CANDI(Method):
         values = solver_step(state, prediction, target, u, self.space, self.sigma, solver or self.solver, rng)
         tokens = torch.where(revealed, drawn, state.tokens)
         return State(s, known, tokens, values, noise_t=None if self.level is None else u)
+
+    def likelihood_bound(self, path: str | NoisePath | None = None, prior: str | None = None) -> Bound:
+        """KL(q(y_1 | x0) || prior) + E_t sum_{i noisy} [weight * -log p(x0_i | z_t) + rate * |w_x0 - E[w | z_t]|^2]:
+
+        the loss, and what the noise has told of the tokens. A `NoisePath` may also have another range of noise.
+        """
+        if isinstance(path, str) and path not in PATHS:
+            raise unknown("path", path, PATHS)
+        along = path if isinstance(path, NoisePath) else NoisePath(PATHS[path or self.path])
+        alpha, frequencies = Certain(self.alpha), self.token_frequencies(prior)
+
+        def corrupt(x0: Tokens, t: Times, rng: Rng) -> State:
+            known, u = masked.keep(alpha(t), x0.shape, rng), along(t)
+            values = gaussian.corrupt(self.space.point(x0), self.sigma(u), self.space.noise(x0.shape, rng))
+            return State(t, known, hidden(x0, known), values, noise_t=u)
+
+        def integrand(prediction: Prediction, state: State, x0: Tokens) -> Parts:
+            rate = masked.weight(alpha(state.t), alpha.derivative(state.t))
+            return {
+                "tokens": rate * prediction.nll(x0),
+                "gaussian": gaussian_part(self.space, self.sigma, prediction, x0, state.t, along),
+            }
+
+        def ends(denoise: Denoise, x0: Tokens, rng: Rng) -> Parts:
+            return {"prior": prior_part(self.space, self.sigma, x0, along.last, rng, frequencies)}
+
+        return Bound(corrupt, integrand, ends)
 
     def gaussian(self) -> tuple[Space, Schedule]:
         return self.space, self.sigma

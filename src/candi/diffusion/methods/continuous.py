@@ -9,10 +9,11 @@ from torch import Tensor
 from candi.base.errors import UserError
 from candi.base.rng import Rng
 from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+from candi.diffusion.bound import Bound, NoisePath, Parts, gaussian_part, prior_part
 from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.identifiability.uniform import UniformOfGaussian
 from candi.diffusion.kernels import gaussian
-from candi.diffusion.methods.base import Method, Predict
+from candi.diffusion.methods.base import Denoise, Method, Predict
 from candi.diffusion.prediction import Prediction
 from candi.diffusion.schedules import Schedule, even_in, timesteps
 from candi.diffusion.solvers import SOLVERS
@@ -25,7 +26,7 @@ class Continuous(Method):
     """x~ = point(x0) + sigma(t) noise everywhere; the tokens are read off the last prediction."""
 
     bound = False
-    why_no_bound = "its loss is an unweighted cross-entropy, not the integral that bounds -log p(x0)"
+    why_no_bound = "its loss is an unweighted cross-entropy, not the integral of its bound"
     options: Mapping[str, tuple[str, ...]] = {
         "solver": tuple(SOLVERS),
         "inference": ("exact", "approximate"),
@@ -72,7 +73,8 @@ class Continuous(Method):
 
     def embed(self, state: State) -> Hidden:
         """c_in y, and w_x in the place of a prompt."""
-        noisy = gaussian.precondition(self.sigma(state.t), self.noise_power) * self.space.hidden(state.noisy)
+        sigma = self.sigma(state.t).to(self.embedding.weight.dtype)
+        noisy = gaussian.precondition(sigma, self.noise_power) * self.space.hidden(state.noisy)
         return torch.where(state.known[..., None], self.embedding.lookup(state.tokens), noisy)
 
     def time_input(self, state: State) -> Times:
@@ -98,6 +100,23 @@ class Continuous(Method):
         values = solver_step(state, prediction, target, s, self.space, self.sigma, solver or self.solver, rng)
         known = state.known | (s <= 0)[:, None]
         return State(s, known, hidden(state.tokens.where(state.known, drawn), known), values)
+
+    def likelihood_bound(self, path: str | NoisePath | None = None, prior: str | None = None) -> Bound:
+        """KL(q(y_1 | x0) || prior) + E_t sum_i -1/2 dsigma^-2/dt |w - E[w | z_t]|^2 - E log p(x0 | z_0)."""
+        self._without(path=path)
+        frequencies = self.token_frequencies(prior)
+
+        def integrand(prediction: Prediction, state: State, x0: Tokens) -> Parts:
+            return {"gaussian": gaussian_part(self.space, self.sigma, prediction, x0, state.t)}
+
+        def ends(denoise: Denoise, x0: Tokens, rng: Rng) -> Parts:
+            start = torch.zeros(len(x0), device=x0.device, dtype=torch.float64)
+            return {
+                "prior": prior_part(self.space, self.sigma, x0, 1.0, rng, frequencies),
+                "last draw": denoise(self.corrupt(x0, start, rng)).nll(x0),
+            }
+
+        return Bound(self.corrupt, integrand, ends)
 
     def gaussian(self) -> tuple[Space, Schedule]:
         return self.space, self.sigma
