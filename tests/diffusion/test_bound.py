@@ -10,6 +10,7 @@ from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.methods.candi import CANDI, PATHS
 from candi.diffusion.methods.continuous import Continuous
 from candi.diffusion.methods.mdlm import MDLM
+from candi.diffusion.prediction import Prediction
 from candi.diffusion.schedules import LinearAlpha, PowerAlpha, RankLinear
 from candi.diffusion.spaces import SPACES
 from candi.nets.denoiser import Denoiser
@@ -218,3 +219,29 @@ def test_what_a_process_has_not_is_refused():
             candi.likelihood_bound(**options)
     with pytest.raises(UserError, match="The bound of MDLM has no path; leave out --path"):
         MDLM(embedding).likelihood_bound(path="early")
+
+
+@pytest.mark.parametrize(("space", "width"), [("embedding", 4), ("onehot", 4), ("projected", 8)])
+def test_the_objective_bound_is_the_integrand_at_the_times_of_training(double, space, width):
+    """Also with its gradient: of the network's features, and of the token vectors."""
+    plain, whole = (_method(CANDI, space, width, (0.05, 0.25), objective=name) for name in ("tokens", "bound"))
+    x0, t = TOY.truth(50, seed=1), torch.linspace(0.1, 0.9, 50)
+    state = whole.corrupt(x0, t, Rng.from_seed(0))
+    logits = torch.randn(50, TOY.length, TOY.vocab_size, requires_grad=True)
+    prediction = Prediction.from_logits(logits, ~state.known)
+    parts = whole.likelihood_bound().integrand(prediction, state, x0)
+    torch.testing.assert_close(whole.loss(prediction, state, x0) - plain.loss(prediction, state, x0), parts["gaussian"])
+    assert float(parts["gaussian"].detach().sum()) > 1
+    (slope,) = torch.autograd.grad(parts["gaussian"].sum(), logits)
+    step = torch.randn_like(logits)
+    changed = [
+        whole.likelihood_bound().integrand(Prediction.from_logits(logits + way * step, ~state.known), state, x0)
+        for way in (1e-6, -1e-6)
+    ]
+    difference = (changed[0]["gaussian"].sum() - changed[1]["gaussian"].sum()) / 2e-6
+    assert float((slope * step).sum()) == pytest.approx(float(difference), rel=1e-5)
+
+
+def test_the_objective_bound_needs_noise_that_can_be_inverted():
+    with pytest.raises(UserError, match="for the space embedding or onehot"):
+        _method(CANDI, "projected", 4, (0.05, 0.25), objective="bound")

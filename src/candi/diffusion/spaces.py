@@ -157,10 +157,9 @@ class Projected(Space):
         if self.embedding.vocab_size <= self.embedding.width:
             return onehot_gap(prediction, x0)
         rows = self.embedding.directions()
-        difference = (self.point(x0) - self.expect(prediction)) * prediction.open[..., None]
         with _full_precision(rows):
             inverse = torch.linalg.pinv((rows.T @ rows).double(), hermitian=True).to(rows.dtype)
-            return (difference @ inverse * difference).sum(-1)
+        return table_gap(prediction, x0, rows, inverse)
 
     def size(self, tokens: Tokens) -> PerToken:
         return self._whitened()[1][tokens]
@@ -225,7 +224,7 @@ class Embedding(Space):
         return prediction.mean(self.embedding.directions())
 
     def gap(self, prediction: Prediction, x0: Tokens) -> PerToken:
-        return (self.point(x0) - self.expect(prediction)).square().sum(-1) * prediction.open
+        return table_gap(prediction, x0, self.embedding.directions())
 
     def log_density(self, values: Values, sigma_t: Times) -> LogProbs:
         return values @ self.embedding.directions().T / sigma_t.square()[:, None, None]  # unit rows: |w_v|^2 drops out
@@ -237,6 +236,19 @@ def onehot_gap(prediction: Prediction, x0: Tokens) -> PerToken:
     def of(log_p: Float[Tensor, "N V"], tokens: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
         p = log_p.exp()
         return 1 - 2 * p.gather(-1, tokens[:, None])[:, 0] + p.square().sum(-1)
+
+    return prediction.reduce(of, x0)
+
+
+def table_gap(
+    prediction: Prediction, x0: Tokens, table: Float[Tensor, "V D"], metric: Float[Tensor, "D D"] | None = None
+) -> PerToken:
+    """d M d with d = w_x0 - sum_v p_v w_v."""
+
+    def of(log_p: Float[Tensor, "N V"], tokens: Int[Tensor, "N"]) -> Float[Tensor, "N"]:
+        with _full_precision(log_p):
+            difference = table[tokens] - log_p.exp().to(table.dtype) @ table
+            return (difference * (difference if metric is None else difference @ metric)).sum(-1)
 
     return prediction.reduce(of, x0)
 

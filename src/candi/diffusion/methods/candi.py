@@ -19,7 +19,7 @@ from candi.diffusion.open_positions import OpenPositions
 from candi.diffusion.prediction import Prediction
 from candi.diffusion.schedules import LinearAlpha, PowerAlpha, RankLinear, Schedule
 from candi.diffusion.solvers import SOLVERS
-from candi.diffusion.spaces import SPACES, Space
+from candi.diffusion.spaces import SPACES, Projected, Space
 from candi.diffusion.state import State, hidden
 from candi.diffusion.steps import PRIORS, gaussian_prior, pin_known, solver_step, top_count
 
@@ -59,8 +59,11 @@ class CANDI(Method):
         inference: str = "exact",
         order: str = "random",
         path: str = "diagonal",
+        objective: str = "tokens",
     ) -> None:
         super().__init__(embedding)
+        if objective == "bound" and isinstance(space, Projected) and embedding.vocab_size > embedding.width:
+            raise UserError("The objective bound is for the space embedding or onehot; set --candi.space.")
         self.space, self.sigma, self.alpha = space, sigma, alpha or LinearAlpha()
         self.bias_weight = bias_weight
         # noisy inputs are b + gate c_in y: at a gate of 0 this is masked diffusion
@@ -71,6 +74,7 @@ class CANDI(Method):
         # paper: c_in = 1/sqrt(1 + sigma^2), whatever the size of the noise the network sees
         self.noise_power = space.power if exact_scale else 1.0
         self.solver, self.inference, self.order, self.path = solver, inference, order, path
+        self.objective = objective
         self.level: TimestepEmbedder | None = None
         if independent:
             self.level = TimestepEmbedder(embedding.width, zero_init=True)
@@ -111,8 +115,14 @@ class CANDI(Method):
         return -self.alpha(state.t).log()
 
     def loss(self, prediction: Prediction, state: State, x0: Tokens) -> PerToken:
-        """-alpha'/(1 - alpha) * -log p(x0_i | z_t) where not known: 1/t for linear alpha, k/t for rho = t^k."""
-        return masked.weight(self.alpha(state.t), self.alpha.derivative(state.t)) * prediction.nll(x0)
+        """-alpha'/(1 - alpha) * -log p(x0_i | z_t) where not known: 1/t for linear alpha, k/t for rho = t^k.
+
+        The objective bound adds what the noise tells, of a noise that goes along with t as it does in training.
+        """
+        tokens = masked.weight(self.alpha(state.t), self.alpha.derivative(state.t)) * prediction.nll(x0)
+        if self.objective == "tokens":
+            return tokens
+        return tokens + gaussian_part(self.space, self.sigma, prediction, x0, state.u).to(tokens)
 
     def step(
         self,
@@ -216,6 +226,8 @@ class CandiSettings(MethodSettings):
         solver: How noisy positions move in a sampling step.
         inference: Whether they aim at the mean prediction (exact) or at one draw of it (approximate).
         order: Which positions a sampling step reveals: any, or those that it is surest of.
+        objective: What is learned: the tokens (the paper), or the whole bound on -log p(x0), which also counts what the
+            noise tells.
         path: Of an independent model, whether noise goes with the masks (diagonal), earlier or later than they do.
     """
 
@@ -231,6 +243,7 @@ class CandiSettings(MethodSettings):
     inference: Literal["exact", "approximate"] = "exact"
     order: Literal["random", "confidence"] = "random"
     path: Literal["diagonal", "early", "late"] = "diagonal"
+    objective: Literal["tokens", "bound"] = "tokens"
 
     def __post_init__(self) -> None:
         RankLinear(self.rank_min, self.rank_max)  # validates the range
@@ -261,4 +274,5 @@ class CandiSettings(MethodSettings):
             inference=self.inference,
             order=self.order,
             path=self.path,
+            objective=self.objective,
         )
