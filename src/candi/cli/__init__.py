@@ -20,6 +20,7 @@ PROGRAM = Program(
         "evaluate": "bits per token of a text under a model, or measures of its samples",
         "frontier": "compare runs by whole frontiers of diversity and quality",
         "schedule": "does a run's noise suit its vocabulary?",
+        "tune-noise": "which ranges and paths of noise have the smallest bound under a run",
     },
     moved={
         "analyse": "candi analyse schedule is now candi schedule; the other studies are candi-lab figures STUDY.",

@@ -14,8 +14,7 @@ from candi.base.errors import UserError
 from candi.base.rng import Rng, fold_in
 from candi.base.types import Mask, Tokens
 from candi.diffusion.bound import Bound, NoisePath, Parts
-from candi.diffusion.prediction import Prediction
-from candi.diffusion.state import State, with_given
+from candi.diffusion.state import with_given
 from candi.model.model import Model
 
 _T_MIN = 1e-6  # the slice of the integral that is left out
@@ -66,7 +65,7 @@ def likelihood(
     if not len(marks):
         raise UserError("Every token is given; there is nothing to predict.")
     sequences = sequences if given is None else sequences[~given.all(-1)]
-    batches = list(_nats(model, bound, sequences, marks, times, batch_size, seed))
+    batches = list(nats_of(model, bound, sequences, marks, times, batch_size, seed))
     parts = {name: np.concatenate([one[name] for one in batches]) for name in batches[0]}
     nats = sum(parts.values(), np.zeros(len(sequences)))
     if not np.isfinite(nats).all():
@@ -90,29 +89,35 @@ def _spelled(model: Model, sequences: NDArray[np.int64], marks: NDArray[np.bool_
     return sum(characters for characters, _ in sizes), sum(size for _, size in sizes)
 
 
-def _nats(
+def nats_of(
     model: Model, bound: Bound, sequences: NDArray[np.int64], marks: NDArray[np.bool_], times: int, batch_size: int,
     seed: int,
 ) -> Iterator[dict[str, NDArray[np.float64]]]:  # fmt: skip
-    """The parts of -log p(x) or its bound for each sequence, a batch of them at a time."""
-    method = model.denoiser.method
-    share = 1.0 if method.causal else 1 - _T_MIN  # left to right there is no time to integrate over
+    """The parts of -log p(x) or its bound for each sequence, a batch at a time; with no times its ends alone."""
     for start in range(0, len(sequences), batch_size):
         x0 = torch.from_numpy(sequences[start : start + batch_size]).to(model.device)
         given = torch.from_numpy(marks[start : start + batch_size]).to(model.device)
-        rows = range(start, start + len(x0))
-        rng = Rng.per_row((fold_in(seed, "likelihood", row) for row in rows), model.device)
+        # streams of their own, so that what one draws moves nothing of the other
+        rngs = [
+            Rng.per_row((fold_in(seed, name, start + row) for row in range(len(x0))), model.device)
+            for name in ("likelihood", "likelihood ends")
+        ]
+        yield {name: nats.cpu().numpy() for name, nats in _batch(model, bound, x0, given, times, *rngs).items()}
 
-        def denoise(state: State, x0: Tokens = x0, given: Mask = given) -> Prediction:
-            return model.denoiser(with_given(state, x0, given))
 
-        def per_row(parts: Parts, given: Mask = given) -> dict[str, Tensor]:
-            return {name: nats.double().masked_fill(given, 0).sum(-1) for name, nats in parts.items()}
+@torch.no_grad()
+def _batch(
+    model: Model, bound: Bound, x0: Tokens, given: Mask, times: int, rng: Rng, of_ends: Rng
+) -> dict[str, Tensor]:
+    share = 1.0 if model.denoiser.method.causal else 1 - _T_MIN  # left to right there is no time to integrate over
 
-        total = per_row(bound.ends(denoise, x0, rng))
-        for stratum in range(times):
-            t = _T_MIN + (1 - _T_MIN) * (stratum + rng.uniform(len(x0), dtype=torch.float64)) / times
-            state = with_given(bound.corrupt(x0, t, rng), x0, given)
-            for name, nats in per_row(bound.integrand(model.denoiser(state), state, x0)).items():
-                total[name] = total.get(name, torch.zeros_like(nats)) + nats * share / times
-        yield {name: nats.cpu().numpy() for name, nats in total.items()}
+    def per_row(parts: Parts) -> dict[str, Tensor]:
+        return {name: nats.double().masked_fill(given, 0).sum(-1) for name, nats in parts.items()}
+
+    total = per_row(bound.ends(lambda state: model.denoiser(with_given(state, x0, given)), x0, of_ends))
+    for stratum in range(times):
+        t = _T_MIN + (1 - _T_MIN) * (stratum + rng.uniform(len(x0), dtype=torch.float64)) / times
+        state = with_given(bound.corrupt(x0, t, rng), x0, given)
+        for name, nats in per_row(bound.integrand(model.denoiser(state), state, x0)).items():
+            total[name] = total.get(name, torch.zeros_like(nats)) + nats * share / times
+    return total
