@@ -13,6 +13,9 @@ from candi.nets.trunk import TrunkSettings
 from candi.nets.trunks import trunk_settings
 
 
+_LONGEST = 1 << 24
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """All that is needed to build a denoiser."""
@@ -72,6 +75,8 @@ class ModelConfig:
         sizes = from_json(_Sizes, rest, where)
         if min(sizes.vocab_size, sizes.length) < 1:
             raise UserError(f"{where}: vocab_size and length must be at least 1.")
+        if sizes.length > _LONGEST:  # no weight has this size, so that none could tell
+            raise UserError(f"{where}: a length of more than {_LONGEST:,} tokens is none.")
         return cls(
             sizes.vocab_size,
             sizes.length,
