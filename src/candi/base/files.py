@@ -86,7 +86,7 @@ def waiting_lock(path: Path, waiting: str) -> Iterator[None]:
 
 def need_file(path: Path) -> None:
     """Refuse what is there and is no file, whatever it is called: a device or a pipe would be read for ever."""
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):  # of names that are too long as well
         raise UserError(f"{path} is no file; what is a device, a pipe or a folder is not read here.")
 
 
