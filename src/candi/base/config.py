@@ -73,8 +73,9 @@ def _fits(value: object, hint: Any) -> bool:
     if get_origin(hint) in (Union, types.UnionType):
         return any(_fits(value, option) for option in get_args(hint))
     if hint is float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and abs(value) <= sys.float_info.max  # type: ignore[operator] # JSON also has NaN and Infinity
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+        return abs(value) <= sys.float_info.max  # JSON as Python reads it also has NaN and Infinity
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if get_origin(hint) is list:

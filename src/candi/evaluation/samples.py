@@ -50,7 +50,7 @@ def read_record(path: Path) -> dict[str, Any]:
     """A file of a sweep."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError:
+    except (ValueError, TypeError, RecursionError):
         raise UserError(f"{path} is damaged; delete it and run the same command again, which makes it anew.") from None
 
 

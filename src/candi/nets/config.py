@@ -12,8 +12,7 @@ from candi.diffusion.methods import METHODS, Method, MethodSettings
 from candi.nets.trunk import TrunkSettings
 from candi.nets.trunks import trunk_settings
 
-
-_LONGEST = 1 << 24
+_LONGEST = 1 << 24  # tokens in a sequence
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def trunk_shapes(source: Source, settings: TransformersSettings, causal: bool) -
 def language_model_weights(
     source: Source, tensors: Mapping[str, Tensor], trunk: Mapping[str, torch.Size], mask: Tensor,
     never: int | None = None,
-) -> dict[str, Tensor]:
+) -> dict[str, Tensor]:  # fmt: skip
     """Our weights from those of a ...ForCausalLM: a table, what lies under the base model's prefix, and lm_head.
 
     `mask` is the vector of a position that shows nothing, `never` a token that is never predicted.
