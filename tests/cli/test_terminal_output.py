@@ -26,7 +26,7 @@ def run(tmp_path_factory, cache):
     """A run whose text is of control characters for the better part."""
     folder = tmp_path_factory.mktemp("terminal")
     (folder / "text.txt").write_text((COMMANDS + "é日\n\t") * 60, encoding="utf-8", newline="")
-    train_here(folder / "run", data=folder / "text.txt", steps=2)
+    train_here(folder / "run", data=folder / "text.txt", method="mdlm", steps=2)
     return folder / "run"
 
 
@@ -71,11 +71,12 @@ def test_a_mistake_sends_none_either(capsys):
 
 def test_an_encoding_that_cannot_hold_the_text_is_no_error(run):
     ascii_only = os.environ | {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    for more in ([], ["--json"], ["--watch"]):
-        command = [sys.executable, "-m", "candi", "sample", str(run), "--n", "3", "--steps", "2", "--device", "cpu"]
-        done = subprocess.run([*command, *more], env=ascii_only, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-        assert b"\\u" in done.stdout
+    sample = ["sample", str(run), "--n", "3", "--steps", "2", "--device", "cpu"]
+    calls = [f"main({[*sample, *more]!r}); print('next')" for more in ([], ["--json"], ["--watch"])]
+    code = "; ".join(["from candi.cli import main", *calls])
+    done = subprocess.run([sys.executable, "-c", code], env=ascii_only, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert [b"\\u" in part for part in done.stdout.split(b"next")] == [True, True, True, False]
 
 
 class _Piped(SimpleNamespace):

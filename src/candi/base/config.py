@@ -14,14 +14,19 @@ from candi.base.files import need_file
 
 T = TypeVar("T")
 
-_short = Repr()  # of values that may be as long or as deep as somebody wants
-_short.maxstring = _short.maxlong = _short.maxother = 60
+_repr = Repr()
+_repr.maxstring = _repr.maxlong = _repr.maxother = 60
+
+
+def short(value: object) -> str:
+    """A value in a sentence, however long or deep somebody has made it."""
+    return _repr.repr(value)
 
 
 def from_json(cls: type[T], values: object, where: str) -> T:
     """A dataclass from a JSON object; a wrong name or type is a UserError that says where."""
     if not isinstance(values, Mapping):
-        raise UserError(f"{where}: expected an object, not {_short.repr(values)}.")
+        raise UserError(f"{where}: expected an object, not {short(values)}.")
     hints = get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for name in values:
@@ -29,7 +34,7 @@ def from_json(cls: type[T], values: object, where: str) -> T:
             raise UserError(f"{where}: {unknown('field', name, fields)}")
     for name, field in fields.items():
         if name in values and not _fits(values[name], hints[name]):
-            raise UserError(f"{where}: {name} must be {_spell(hints[name])}, not {_short.repr(values[name])}.")
+            raise UserError(f"{where}: {name} must be {_spell(hints[name])}, not {short(values[name])}.")
         if name not in values and field.default is field.default_factory is dataclasses.MISSING:
             raise UserError(f"{where}: {name} is missing.")
     return cls(**values)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from candi.base.errors import UserError
-from candi.base.files import write_text
+from candi.base.files import need_file, write_text
 from candi.diffusion.guidance import Guidance
 from candi.evaluation.diversity import distinct, entropy
 from candi.evaluation.progress import SweepProgress
@@ -48,6 +48,7 @@ class Samples:
 
 def read_record(path: Path) -> dict[str, Any]:
     """A file of a sweep."""
+    need_file(path)
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, RecursionError):

@@ -82,7 +82,7 @@ def load_classifier(source: str, device: torch.device) -> tuple[Classifier, Clas
     path = folder / WEIGHTS
     shapes = weight_shapes(path)
     try:
-        fits = outline(config.build, len(shapes)) == shapes
+        fits = outline(config.build, shapes.values()) == shapes
     except UserError:
         fits = False
     if not fits:

@@ -74,7 +74,7 @@ def _check_sizes(config: ModelConfig, path: Path) -> None:
     _compare({_TABLE: torch.Size((config.vocab_size, config.model.width))}, {_TABLE: found.get(_TABLE)}, path)
     causal = config.build_method(2).causal
     try:
-        trunk = outline(lambda: config.model.build(causal), len(found))
+        trunk = outline(lambda: config.model.build(causal), found.values())
     except UserError as error:
         raise UserError(f"{path} does not fit its config.json: {error}") from None
     _compare(

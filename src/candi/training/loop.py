@@ -56,7 +56,7 @@ class Progress:
     @classmethod
     def read(cls, path: Path) -> "Progress":
         found = from_json(cls, read_json(path), str(path))
-        if min(found.step, found.seconds, found.loss_count) < 0 or (found.micro_batch_size or 1) < 1:
+        if min(found.step, found.seconds, found.loss_count) < 0 or found.micro_batch_size == 0:
             raise UserError(f"{path} counts below zero, which no run does; restore it, or take another checkpoint.")
         return found
 

@@ -30,7 +30,7 @@ def trunk_settings_of(
 def trunk_shapes(source: Source, settings: TransformersSettings, causal: bool) -> dict[str, torch.Size]:
     """Of its tensors by their names; nothing of its size is made."""
     try:
-        return outline(lambda: settings.build(causal), len(source.tensors))
+        return outline(lambda: settings.build(causal), [tensor.shape for tensor in source.tensors.values()])
     except UserError as error:
         raise UserError(f"{source.name}: {error}") from None
 
