@@ -39,6 +39,7 @@ def _file(path, model, expression=None, **parts):
 @pytest.fixture
 def hurry(monkeypatch):
     monkeypatch.setattr(guarded, "SECONDS", 1.5)
+    monkeypatch.setattr(guarded, "CHARACTERS", 10**6)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,6 @@ def hurry(monkeypatch):
     [
         (r"(a+)+$", "a" * 40 + "b"),  # the library gives up in a panic
         (r"(a|a)+b", ("a" * 21 + "x") * 3000),  # it does not, and needs hours
-        (r"(a*)*b", "a" * 60_000),
     ],
 )
 def test_an_expression_that_never_ends_is_a_sentence(tmp_path, capfd, hurry, expression, text):
@@ -76,8 +76,8 @@ def test_an_unknown_expression_that_ends_gives_the_same_tokens(tmp_path):
     )
     ours, theirs = Tokenizer.load(path), Backend.from_file(str(path))
     text = "ab ba ab" * 50
-    for tokenizer in (ours, pickle.loads(pickle.dumps(ours._guard)) and ours):
-        assert tokenizer.encode(text).tolist() == theirs.encode(text).ids
+    assert ours.encode(text).tolist() == theirs.encode(text).ids
+    assert pickle.loads(pickle.dumps(ours._guard)).encode([text]) == [theirs.encode(text).ids]
     assert ours.decode([0, 1, 3]) == theirs.decode([0, 1, 3])
     assert ours.pieces([0, 1]) == ["a", "b"]
 

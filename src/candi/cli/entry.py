@@ -45,6 +45,9 @@ class Program:
         except BrokenPipeError:  # the reader of a pipe has left, for example head
             _close_output()
             sys.exit(141)
+        except MemoryError:
+            print(f"{self.name}: There is not enough memory for what was asked; ask for less.", file=sys.stderr)
+            sys.exit(2)
         except OSError as error:
             if error.errno not in _FULL:
                 raise
