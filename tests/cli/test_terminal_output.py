@@ -63,10 +63,13 @@ def test_nor_does_the_live_view():
     assert "a␛]0;b\\x9bc" in taken.get()
 
 
-def test_a_mistake_sends_none_either(capsys):
+def test_a_mistake_sends_none_either(capsys, tmp_path):
+    (tmp_path / "no\x1b[2Jrun").mkdir()
     with pytest.raises(SystemExit):
-        main(["sample", "no\x1b[2Jthing"])
-    assert _harmless(capsys.readouterr().err)
+        main(["sample", str(tmp_path / "no\x1b[2Jrun")])
+    shown = capsys.readouterr().err
+    assert _harmless(shown)
+    assert "no␛[2Jrun is neither" in shown
 
 
 def test_an_encoding_that_cannot_hold_the_text_is_no_error(run):

@@ -286,13 +286,13 @@ def test_files_that_are_devices_are_not_read(folder):
         candi.load(folder)
 
 
-@pytest.mark.parametrize("name", ["/dev/zero", "../../../../../dev/zero", "../run.json", "."])
+@pytest.mark.parametrize("name", ["/dev/zero", "../../../../../dev/zero", "../step-00000010/config.json", "."])
 def test_a_manifest_names_files_of_its_folder_alone(run, tmp_path, name):
     shutil.copytree(run, tmp_path / "run")
     at = tmp_path / "run" / "checkpoints" / "step-00000020"
     manifest = read_json(at / "manifest.json")
-    (at / "manifest.json").write_text(json.dumps({name: "0" * 64} | manifest))
-    with refused("damaged .*names what is not in the folder|is missing"):
+    (at / "manifest.json").write_text(json.dumps({name: manifest["config.json"]} | manifest))
+    with refused("damaged .*names what is not in the folder"):
         candi.load(at)
     for content in ({}, [], {"config.json": 3}, manifest | {"model.safetensors": None}):
         (at / "manifest.json").write_text(json.dumps(content))
