@@ -1,6 +1,7 @@
 """The page to play with, served on this machine and opened in a real browser."""
 
 import gc
+import http.client
 import re
 import shutil
 import signal
@@ -311,6 +312,24 @@ def test_pieces_of_a_state_are_escaped():
     shown = html.trajectory(frame)
     assert "<b>" not in shown
     assert "&lt;b&gt;&#36;&#123;↵&amp;" in shown
+
+
+def test_the_page_answers_to_its_own_names_alone(served):
+    """A page from elsewhere whose name leads here asks by that name."""
+    port = int(served.rpartition(":")[2])
+    for host, known in (
+        (f"127.0.0.1:{port}", True), (f"localhost:{port}", True), ("LOCALHOST", True), (f"[::1]:{port}", True),
+        ("evil.example", False), (f"evil.example:{port}", False), ("127.0.0.1.evil.example", False), ("", False),
+        ("[", False), ("localhost@evil.example", False),
+    ):  # fmt: skip
+        for path in ("/", "/config", "/gradio_api/info", "/theme.css"):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", path, headers={"Host": host})
+            answer = connection.getresponse()
+            body = answer.read()
+            assert (answer.status == 421) == (not known), (host, path)
+            assert known or body.startswith(b"This page answers to localhost")
+            connection.close()
 
 
 def test_closing_the_page_frees_the_models(tmp_path):

@@ -6,10 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from candi.base.config import from_json
 from candi.base.errors import UserError, unknown
+from candi.base.yaml_text import read_yaml
 from candi.diffusion.guidance import DCBG
 from candi.diffusion.methods import METHODS
 from candi.evaluation.compare import Axes
@@ -161,10 +160,7 @@ def read(source: str, scale: str) -> Experiment:
     path = known.get(source) or Path(source).expanduser()
     if not path.is_file():
         raise unknown("experiment", source, known)
-    try:
-        values = _plain(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"{path} cannot be read as YAML ({str(error).splitlines()[0]}).") from None
+    values = _plain(read_yaml(path), str(path))
     return _at_scale(path.stem, scale, from_json(File, values, str(path)), str(path))
 
 

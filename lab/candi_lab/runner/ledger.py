@@ -24,7 +24,7 @@ class Ledger:
             for entry in found:
                 entry["stage"], entry["run"], entry["plan"]
             return found
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise UserError(f"{self.path} is damaged; restore it, or delete it to begin anew.") from None
 
     def find(self, stage: str, run: str) -> Entry | None:

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from candi.base.config import read_json
 from candi.base.errors import UserError, unknown
 from candi.base.machine import device_named, fresh, machine
 from candi.data.corpus import Corpus
@@ -32,8 +31,8 @@ from candi.model.classifiers import Quality
 from candi.model.model import Model
 from candi.training.classifier import train_classifier
 from candi.training.fit import train
-from candi.training.loop import PROGRESS
-from candi.training.run import SETTINGS
+from candi.training.loop import PROGRESS, Progress
+from candi.training.run import read_record
 from candi_lab.runner import preflight, schema
 from candi_lab.runner.experiment import Experiment
 from candi_lab.runner.metrics import summarize_metrics
@@ -155,10 +154,10 @@ class Reproduction:
         folder = next(intact(self.work / run / CHECKPOINTS, say), None)
         if folder is None:
             return False
-        progress = read_json(folder / PROGRESS)
-        _check_steps(self.work / run, progress["step"], settings.steps)
-        enough = settings.minutes is not None and progress["seconds"] >= 60 * settings.minutes
-        return bool(progress["step"] == settings.steps or enough)
+        progress = Progress.read(folder / PROGRESS)
+        _check_steps(self.work / run, progress.step, settings.steps)
+        enough = settings.minutes is not None and progress.seconds >= 60 * settings.minutes
+        return bool(progress.step == settings.steps or enough)
 
     def _finish(self, run: str, data: str) -> None:
         self._help_wanted(run).unlink(missing_ok=True)  # of a command that was stopped
@@ -205,10 +204,10 @@ class Reproduction:
             raise KeyboardInterrupt
         if before and self.kept.ledger.done(schema.TRAIN, run, plan):
             return
-        progress = read_json(folder / PROGRESS)
+        progress = Progress.read(folder / PROGRESS)
         self.kept.record(
-            schema.TRAIN, run, plan, **(self._stamp(progress["seconds"]) | _where(out)), steps=progress["step"],
-            tokens=progress["step"] * settings.batch_size * settings.length, **summarize_metrics(out / "metrics.csv"),
+            schema.TRAIN, run, plan, **(self._stamp(progress.seconds) | _where(out)), steps=progress.step,
+            tokens=progress.step * settings.batch_size * settings.length, **summarize_metrics(out / "metrics.csv"),
             settings=self.experiment.runs[run], **({"swept_before": list(swept)} if swept else {}),
         )  # fmt: skip
 
@@ -309,7 +308,7 @@ class Reproduction:
 
 def _where(run: Path) -> dict[str, str]:
     """The machine that a run was begun on; samples may be made on another."""
-    where = read_json(run / SETTINGS)["machine"]
+    where = read_record(run)["machine"]
     return {"device": where["device"], "torch": where["torch"]}
 
 

@@ -15,7 +15,7 @@ def extra(name: str) -> str:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that does not exist, with the nearest one that does."""
-    names = sorted(known)
+    name, names = name if len(name) < 100 else f"{name[:100]}...", sorted(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(names)}."
     return UserError(f"There is no {kind} {name!r}; {hint}")

@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
+from candi.base.errors import UserError
 from candi.base.progress import say
 
 _ASIDE = ".writing"
@@ -83,6 +84,13 @@ def waiting_lock(path: Path, waiting: str) -> Iterator[None]:
         lock.release()
 
 
+def need_file(path: Path) -> None:
+    """Refuse what is there and is no file, whatever it is called: a device or a pipe would be read for ever."""
+    if os.path.exists(path) and not os.path.isfile(path):  # of names that are too long as well
+        raise UserError(f"{path} is no file; what is a device, a pipe or a folder is not read here.")
+
+
 def sha256(path: Path) -> str:
+    need_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,6 +10,7 @@ from keyword import iskeyword
 
 from candi.base.errors import UserError, unknown
 from candi.base.plugins import load_plugin
+from candi.base.terminal import print_anything, visible
 from candi.base.version import __version__
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # can happen wherever something is written
@@ -31,11 +32,12 @@ class Program:
     def main(self, arguments: Sequence[str] | None = None) -> None:
         """Run a subcommand. A user's mistake is one sentence on standard error and exit code 2."""
         arguments = sys.argv[1:] if arguments is None else list(arguments)
+        print_anything()
         try:
             self._run(arguments)
             sys.stdout.flush()  # a failure to write shows here, not after the end
         except UserError as error:
-            print(f"{self.name}: {error}", file=sys.stderr)
+            print(f"{self.name}: {visible(str(error))}", file=sys.stderr)
             sys.exit(2)
         except KeyboardInterrupt:
             print(f"{self.name}: interrupted.", file=sys.stderr)
@@ -43,6 +45,9 @@ class Program:
         except BrokenPipeError:  # the reader of a pipe has left, for example head
             _close_output()
             sys.exit(141)
+        except MemoryError:
+            print(f"{self.name}: There is not enough memory for what was asked; ask for less.", file=sys.stderr)
+            sys.exit(2)
         except OSError as error:
             if error.errno not in _FULL:
                 raise

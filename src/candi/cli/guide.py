@@ -12,8 +12,8 @@ import torch
 from jsonargparse import Namespace
 from torch.nn import functional as F
 
-from candi.base.config import read_json
 from candi.base.errors import UserError
+from candi.base.terminal import visible
 from candi.cli.parsing import add_device, listed, parse, parser
 from candi.cli.sampling_flags import (
     add_batch_size,
@@ -38,7 +38,7 @@ from candi.hub.shipped import MOLECULES
 from candi.model.classifiers import ClassifierConfig, load_classifier
 from candi.model.model import Model
 from candi.nets.classifier import Classifier
-from candi.training.run import SETTINGS
+from candi.training.run import SETTINGS, read_record
 from candi.views.sequences import Drawn, write_page, write_sdf, write_table
 
 LIKED, JUDGED = "liked", "judged"  # columns of p(class | sample) by the classifier, and by another one
@@ -178,7 +178,7 @@ class Guided:
         page = self.out / f"{stem}.html"
         write_page(page, self._title(), facts, list(drawn.values()), found.values, training, self.molecules)
         for text in found.distinct:
-            print(text, *(f"{name} {value:.3f}" for name, value in drawn[text].values.items()), sep="\t")
+            print(visible(text), *(f"{name} {value:.3f}" for name, value in drawn[text].values.items()), sep="\t")
         print("  ".join(f"{name} {value}" for name, value in facts.items()), file=sys.stderr)
         beside = "molecules.csv and .sdf lie" if self.molecules else "samples.csv lies"
         print(f"Open {page} in a browser; {beside} beside it.", file=sys.stderr)
@@ -244,7 +244,7 @@ def _training_data(source: str, tokenizer: Tokenizer) -> tuple[Known | None, lis
     run, packed = Path(source), locate(source) / MOLECULES
     if not (run / SETTINGS).exists():
         return _packed_molecules(packed) if packed.exists() else None, []
-    record = read_json(run / SETTINGS)
+    record = read_record(run)
     settings = record["settings"]
     if "data" not in settings:  # a run of candi.fit
         return None, []

@@ -6,11 +6,26 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from jsonargparse import ArgumentParser, Namespace
+import yaml
+from jsonargparse import ArgumentParser, Namespace, get_loader, set_loader
 
 from candi.base.errors import UserError
+from candi.base.yaml_text import check_yaml
 
 _OPTION = re.compile(r"--[A-Za-z][\w.+-]*")
+_yaml = get_loader("yaml")
+
+
+def _checked_yaml(text: str) -> Any:
+    """As jsonargparse reads values and files, but for what would grow without end."""
+    check_yaml(text)
+    try:
+        return _yaml(text)
+    except ValueError:  # Python reads no number of more than some thousand digits
+        raise yaml.YAMLError("it holds a number that is too long to be read") from None
+
+
+set_loader("yaml", _checked_yaml, (yaml.YAMLError,))
 
 
 def parser(command: str, needs: str, description: str, program: str = "candi") -> ArgumentParser:
@@ -46,6 +61,8 @@ def parse(flags: ArgumentParser, arguments: Sequence[str]) -> Namespace:
         return flags.parse_args(complete)
     except argparse.ArgumentError as error:
         raise UserError(f"{_one_sentence(flags, error.message or str(error))} See {flags.prog} --help.") from None
+    except RecursionError:
+        raise UserError(f"An option is nested too deeply to be read. See {flags.prog} --help.") from None
 
 
 def build(flags: ArgumentParser, given: Namespace, groups: Iterable[str]) -> Namespace:

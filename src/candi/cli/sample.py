@@ -9,6 +9,7 @@ from typing import Any
 from jsonargparse import Namespace
 
 from candi.base.errors import UserError
+from candi.base.terminal import visible, visible_json
 from candi.cli.parsing import add_device, flag, parse, parser
 from candi.cli.sampling_flags import (
     add_batch_size,
@@ -73,9 +74,10 @@ def run(arguments: Sequence[str]) -> None:
     for number, (ids, text) in enumerate(zip(samples.tolist(), model.texts(samples), strict=True)):
         if given.json:
             record = {"text": text, "tokens": ids, "number": number, "draws": PRECISION, **options}
-            print(json.dumps(record | _answer(model, templates, number, ids), ensure_ascii=False), flush=True)
+            line = json.dumps(record | _answer(model, templates, number, ids), ensure_ascii=False)
+            print(visible_json(line), flush=True)
         else:
-            sys.stdout.write(text + "\n\n" if number + 1 < len(samples) else text + "\n")
+            sys.stdout.write(visible(text) + ("\n\n" if number + 1 < len(samples) else "\n"))
 
 
 def _templates(given: Namespace, model: Model) -> list[Template]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-import yaml
 from jsonargparse import ArgumentParser
 
 from candi.base.errors import UserError, unknown
+from candi.base.files import need_file
+from candi.base.yaml_text import read_yaml
 from candi.cli.parsing import build, flag, parse, parser
 from candi.data.cache import default_folder
 from candi.diffusion.methods import METHODS
@@ -82,16 +83,17 @@ def _trunk(arguments: Sequence[str], preset: Path | None) -> str:
 
 def _for_trunk(preset: Path, trunk: str) -> str:
     """A preset; of one that was made for another trunk, all but the trunk's settings."""
-    values = yaml.safe_load(preset.read_text(encoding="utf-8"))
+    values = read_yaml(preset)
     if values.get("trunk", "dit") == trunk:
         return str(preset)
     return json.dumps({name: value for name, value in values.items() if name not in ("trunk", "model")})
 
 
 def _trunk_in(file: Path) -> list[str]:
+    need_file(file)
     try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        values = read_yaml(file)
+    except UserError:
         return []  # the parser says what is wrong with it
     return [str(values["trunk"])] if isinstance(values, dict) and "trunk" in values else []
 

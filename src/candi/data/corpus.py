@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from candi.base.errors import UserError
+from candi.base.progress import say
 from candi.data.digests import digest
 from candi.data.documents import CHAT, COLUMNS, Opening, document, opening
 from candi.data.files import DataFile, is_archive, kind_of, members, on_disk
@@ -279,6 +280,10 @@ def _manual() -> str:
 @lru_cache(maxsize=1)
 def _standard_input() -> str:
     """It can be read once."""
+    if sys.stdin is None:
+        raise UserError("There is no standard input to read; give a file, or pipe some text in.")
+    if sys.stdin.isatty():
+        say("Reading the text from this terminal; Ctrl-D on a line of its own ends it.")
     try:
         text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -53,6 +53,6 @@ def _seen(path: Path) -> list[int]:
 def _known(kept: Path, path: Path) -> str | None:
     try:
         seen, found = json.loads(kept.read_text())
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     return str(found) if seen == _seen(path) else None

@@ -18,7 +18,7 @@ from safetensors.numpy import save
 
 from candi.base.config import from_json, read_json
 from candi.base.errors import UserError
-from candi.base.files import write_bytes, write_text
+from candi.base.files import need_file, write_bytes, write_text
 
 MANIFEST, TOKENIZER, LOCK = "manifest.json", "tokenizer.json", "preparing.lock"
 _FORMAT = 1
@@ -192,6 +192,7 @@ class TokenStore:
 
 def _mapped(path: Path, name: str, shard: Shard) -> NDArray[Any]:
     """An array of a shard, memory-mapped; empty where there is none of this name."""
+    need_file(path)
     try:
         with safe_open(path, framework="numpy") as file:  # checks that the file is whole
             names, kinds = set(file.keys()), {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118

@@ -121,7 +121,7 @@ class Stream:
     def _read_begins(self) -> list[_At]:
         try:
             return [_At(*map(int, at)) for at in json.loads(self._known.read_text())] or [_At()]
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return [_At()]
 
     def _sequences(self, at: _At) -> Iterator[_Sequence]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,11 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from candi.base.errors import UserError
+from candi.base.files import need_file
 from candi.data import vocabularies
 from candi.data.corpus import Corpus
 from candi.data.documents import check_text
+from candi.data.guarded import guard_for
 from candi.data.pieces import Part, Piece
 from candi.data.vocabularies import BEGIN, END, EOS, PAD, UNKNOWN, lines
 
@@ -55,6 +57,7 @@ class Tokenizer:
         self.tolerant = False  # does what is unknown become a token?
         self._character_ids = self._lookup_table()
         self._split = re.compile(vocabularies.SMILES) if self.framed else None
+        self._guard = guard_for(backend)
         self._vocabulary = backend.get_vocab(True) if self.words else {}
 
     @classmethod
@@ -84,10 +87,12 @@ class Tokenizer:
             if not (path / "tokenizer.json").exists():
                 return cls(_gpt2(path))
             path = path / "tokenizer.json"
+        need_file(path)
         try:
             backend = Backend.from_file(str(path))
         except Exception as error:
             raise UserError(f"{path} is not a tokenizer file: {str(error).splitlines()[0]}") from None
+        _check_unknown(backend, path)
         backend.no_truncation()  # some are saved with what somebody's batches needed
         backend.no_padding()
         return cls(backend)
@@ -144,7 +149,15 @@ class Tokenizer:
         check_text(text, "The text")
         if self.words:
             return self._known(text)
-        return _joined(e.ids for e in self.backend.encode_batch_fast(list(lines(text)), add_special_tokens=False))
+        return _joined(self._encode_all(list(lines(text))))
+
+    def _encode_all(self, texts: list[str]) -> list[list[int]]:
+        if self._guard is not None:
+            return self._guard.encode(texts)
+        try:
+            return [found.ids for found in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+        except Exception as error:
+            raise UserError(f"The tokenizer cannot read a text ({error}); use another one.") from None
 
     def encode_pieces(self, pieces: Sequence[Piece]) -> list[Encoded | UserError]:
         """All at once, on all cores, with the marks of documents; what cannot be encoded in its place."""
@@ -153,9 +166,9 @@ class Tokenizer:
         parts = [self._parts(piece) for piece in pieces]
         cut = [[list(lines(part.text)) for part in some] for some in parts]
         texts = list(chain.from_iterable(chain.from_iterable(cut)))
-        ids = iter(self.backend.encode_batch_fast(texts, add_special_tokens=False))
+        ids = iter(self._encode_all(texts))
         return [
-            self._marked(piece, [_joined(next(ids).ids for _ in line) for line in some])
+            self._marked(piece, [_joined(next(ids) for _ in line) for line in some])
             for piece, some in zip(pieces, cut, strict=True)
         ]
 
@@ -208,8 +221,11 @@ class Tokenizer:
             return found if self.unknown is None else np.where(found < 0, self.unknown, found)
         if self._split is not None:
             parts = self._split.findall(text)
+        elif self._guard is not None:
+            parts = self._guard.split(text)
         else:
-            parts = [part for part, _ in self.backend.pre_tokenizer.pre_tokenize_str(text)]
+            splitter = self.backend.pre_tokenizer
+            parts = [text] if splitter is None else [part for part, _ in splitter.pre_tokenize_str(text)]
         ids = [self._vocabulary.get(part) for part in parts]
         if None in ids and not (self.tolerant and self.unknown is not None):
             raise UserError(f"The vocabulary has no {parts[ids.index(None)]!r}; use only what the training data has.")
@@ -220,6 +236,11 @@ class Tokenizer:
         ids = list(ids)
         if (rows or self.framed) and self.end in ids:
             ids = ids[: ids.index(self.end)]
+        return self._decode(ids)
+
+    def _decode(self, ids: Sequence[Any]) -> str:
+        if self._guard is not None:
+            return self._guard.decode(ids)
         return self.backend.decode(ids, skip_special_tokens=True)
 
     def show(self, ids: Sequence[int] | NDArray[np.int64], rows: bool = False) -> str:
@@ -277,7 +298,7 @@ class Tokenizer:
 
     def _spelled(self, ids: Sequence[int]) -> list[str]:
         if self._bytes is None:
-            return ["" if i < 0 else self.backend.decode([i], skip_special_tokens=True) for i in ids]
+            return ["" if i < 0 else self._decode([i]) for i in ids]
         spelled = [b"\xff" if i < 0 else self._bytes.get(int(i), b"") for i in ids]  # no text holds the byte ff
         owner = [place for place, some in enumerate(spelled) for _ in some]
         found, at = [""] * len(spelled), 0
@@ -374,9 +395,22 @@ def _holds_integers(corpus: Corpus) -> bool:
     return first is not None and first.tokens is not None
 
 
+def _check_unknown(backend: Backend, path: Path) -> None:
+    """What a model calls its unknown word must be one of its words: at the first strange text it would be too late.
+
+    <unk> is what every WordLevel model is given, also those that know no unknown word (ours, of characters).
+    """
+    name = getattr(backend.model, "unk_token", None)
+    named = name is not None and not (name == "<unk>" and isinstance(backend.model, models.WordLevel))
+    if named and name not in backend.get_vocab(False):
+        raise UserError(f"{path} is no whole tokenizer: its vocabulary lacks its own unknown word {name!r}.")
+
+
 def _gpt2(folder: Path) -> Backend:
     for vocab, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
         if (folder / vocab).exists() and (folder / merges).exists():
+            need_file(folder / vocab)
+            need_file(folder / merges)
             try:
                 backend = Backend(models.BPE.from_file(str(folder / vocab), str(folder / merges)))
                 tokens = json.loads((folder / vocab).read_text(encoding="utf-8"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from candi.base.errors import UserError
+from candi.base.files import need_file
 from candi.base.progress import say
 from candi.data.pieces import Piece
 
@@ -126,10 +127,11 @@ def integers_of(pieces: Iterable[Piece], how: str) -> Tokenizer:
 
 def _names(path: Path) -> list[str]:
     """A name a line, or a JSON list of them."""
+    need_file(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
         names = json.loads(text) if path.suffix == ".json" else text.split("\n")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read as names of integers ({error}); write one a line.") from None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UserError(f"{path} is no list of names; write one a line.")

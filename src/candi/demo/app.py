@@ -11,9 +11,11 @@ os.environ.setdefault(
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from candi.demo import html, molecules, text, theory
 from candi.demo.model_store import ModelStore
+from candi.demo.own_names import OwnNames
 
 _WAITING = 32  # visitors in the queue; further ones are asked to come back
 _HEAD = """# candi: watch a sentence come out of the noise
@@ -44,6 +46,7 @@ class Page:
             server_name="127.0.0.1", server_port=port, share=False, prevent_thread_lock=True, quiet=True, css=html.CSS,
             theme=gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
             footer_links=[], ssr_mode=False, enable_monitoring=False, max_file_size="1kb",
+            app_kwargs={"middleware": [Middleware(OwnNames)]},
         )  # fmt: skip
 
     @property

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from candi.base.errors import UserError
-from candi.base.files import write_bytes, write_text
+from candi.base.files import need_file, write_bytes, write_text
 from candi.data.properties import Kind
 from candi.evaluation.diversity import word_entropy
 from candi.evaluation.measures import MEASURES, POOLED_WORDS, compression, plain
@@ -162,9 +162,10 @@ def append_point(path: Path, point: Point) -> None:
 
 def read_points(path: Path) -> list[Point]:
     """The points of a sweep."""
+    need_file(path)
     try:
         unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)
         text = unpack(path.read_bytes()).decode("utf-8")
         return [Point.from_json(json.loads(line)) for line in text.splitlines()]
-    except (OSError, EOFError, lzma.LZMAError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, lzma.LZMAError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{path} does not hold the points of a sweep ({type(error).__name__}: {error}).") from None

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from candi.base.errors import UserError
-from candi.base.files import write_text
+from candi.base.files import need_file, write_text
 from candi.diffusion.guidance import Guidance
 from candi.evaluation.diversity import distinct, entropy
 from candi.evaluation.progress import SweepProgress
@@ -48,9 +48,10 @@ class Samples:
 
 def read_record(path: Path) -> dict[str, Any]:
     """A file of a sweep."""
+    need_file(path)
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except ValueError:
+    except (ValueError, TypeError, RecursionError):
         raise UserError(f"{path} is damaged; delete it and run the same command again, which makes it anew.") from None
 
 

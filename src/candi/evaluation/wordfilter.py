@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from candi.base.errors import UserError
+from candi.base.files import need_file
+
+_HASHES = 64  # of a word at most; ten are usual
 
 
 class WordFilter:
@@ -49,11 +52,14 @@ class WordFilter:
 
     @classmethod
     def read(cls, path: Path) -> "WordFilter":
+        need_file(path)
         head, _, table = path.read_bytes().partition(b"\n")
         try:
             values = json.loads(head)
+            if not 1 <= values["hashes"] <= _HASHES:
+                raise ValueError
             return cls(np.frombuffer(table, np.uint8), values["hashes"], values["words"], values.get("speller", ""))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise UserError(f"{path} is no word filter; candi export makes one.") from None
 
 

@@ -45,7 +45,8 @@ from candi.model.classifiers import (
 from candi.model.files import CARD, CONFIG, TOKENIZER, WEIGHTS, write_model
 from candi.model.model import Model
 from candi.nets.trunk import parameter_count
-from candi.training.run import SETTINGS
+from candi.training.loop import Progress
+from candi.training.run import SETTINGS, read_record
 
 README = "README.md"
 _LENGTH = 64  # of the text whose loss is a model's fingerprint
@@ -139,7 +140,7 @@ def _filters(words: str | None, molecules: str | None, field: str) -> dict[str, 
 
 def _text_field(run: Path) -> str:
     """The column of a table that the run has read, where its folder says so."""
-    return str(read_json(run / SETTINGS)["settings"].get("text_field", "text")) if (run / SETTINGS).exists() else "text"
+    return str(read_record(run)["settings"].get("text_field", "text")) if (run / SETTINGS).exists() else "text"
 
 
 def _known_molecules(file: Path) -> KnownMolecules | None:
@@ -201,24 +202,27 @@ def _training(run: Path, checkpoint: Path) -> TrainingFacts | None:
     """What the run's folder says; None if the checkpoint stands alone."""
     if not (run / SETTINGS).exists() or not (checkpoint / "progress.json").exists():
         return None
-    record, progress = read_json(run / SETTINGS), read_json(checkpoint / "progress.json")
+    record, progress = read_record(run), Progress.read(checkpoint / "progress.json")
     settings, start = record["settings"], record.get("start")
     where = record.get("machine", {"device": "an unknown machine", "torch": "of unknown version"})  # of older runs
-    with (run / "metrics.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if int(row["step"]) <= progress["step"]]
-    losses = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
-    return TrainingFacts(
-        steps=progress["step"],
-        batch_size=_batch_size(settings),
-        length=settings["length"],
-        tokens=progress["step"] * _batch_size(settings) * settings["length"],
-        learning_rate=settings["learning_rate"],
-        minutes=round(progress["seconds"] / 60, 1),
-        valid_loss=losses[-1] if losses else None,
-        device=where["device"],
-        torch=where["torch"],
-        **({} if start is None else {"start": start["source"], "start_sha256": start["sha256"]}),
-    )
+    try:
+        with (run / "metrics.csv").open(encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if int(row["step"]) <= progress.step]
+        losses = [float(row["valid_loss"]) for row in rows if row["valid_loss"]]
+        return TrainingFacts(
+            steps=progress.step,
+            batch_size=_batch_size(settings),
+            length=settings["length"],
+            tokens=progress.step * _batch_size(settings) * settings["length"],
+            learning_rate=settings["learning_rate"],
+            minutes=round(progress.seconds / 60, 1),
+            valid_loss=losses[-1] if losses else None,
+            device=where["device"],
+            torch=where["torch"],
+            **({} if start is None else {"start": start["source"], "start_sha256": start["sha256"]}),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{run} does not say how it was trained ({type(error).__name__}: {error}).") from None
 
 
 def _batch_size(settings: Mapping[str, Any]) -> int:

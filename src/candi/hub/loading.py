@@ -56,7 +56,7 @@ def _from_hub(name: str, device: torch.device) -> Model:
         model: Model = Model.from_pretrained(name, device=device)
     except UserError:
         raise
-    except (HfHubHTTPError, OSError, ValueError) as error:
+    except (HfHubHTTPError, OSError, ValueError, RecursionError) as error:  # the library reads config.json as well
         raise _unreachable(name, error) from None
     return model
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from candi.base.config import read_json
 from candi.base.errors import UserError
 from candi.base.files import sha256
-from candi.model.files import CONFIG
+from candi.model.files import CONFIG, WEIGHTS
 
 MANIFEST, CHECKPOINTS = "manifest.json", "checkpoints"
 _NAME, _ASIDE = "step-{:08d}", ".writing-"
@@ -26,7 +26,7 @@ def write(parent: Path, step: int, fill: Callable[[Path], None], keep: int) -> P
     """Let `fill` write the files of a checkpoint, then make it appear at once; older ones beyond `keep` go."""
     final = parent / _NAME.format(step)
     aside = parent / f"{_ASIDE}{final.name}"
-    shutil.rmtree(aside, ignore_errors=True)
+    _remove(aside)
     aside.mkdir(parents=True)
     try:
         fill(aside)
@@ -38,13 +38,20 @@ def write(parent: Path, step: int, fill: Callable[[Path], None], keep: int) -> P
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
-    if final.exists():  # a damaged one of the same step
-        shutil.rmtree(final)
+    _remove(final)  # a damaged one of the same step
     os.replace(aside, final)
     _flush(parent)
     for old in found(parent)[keep:]:
-        shutil.rmtree(old)
+        _remove(old)
     return final
+
+
+def _remove(path: Path) -> None:
+    """A folder with what it holds; of a link the link alone, wherever it leads."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
 
 
 def found(parent: Path) -> list[Path]:
@@ -69,11 +76,13 @@ def _damage(folder: Path) -> str | None:
         hashes = read_json(folder / MANIFEST)
     except UserError as error:
         return str(error)
-    if not isinstance(hashes, dict):
+    if not isinstance(hashes, dict) or not {CONFIG, WEIGHTS} <= hashes.keys():
         return f"{MANIFEST} is not what was written"
     for name, expected in hashes.items():
         path = folder / name
-        if not path.exists():
+        if Path(name).name != name:  # what it names may lie anywhere, and be no file
+            return f"{MANIFEST} names what is not in the folder"
+        if not path.is_file():
             return f"{name} is missing"
         if sha256(path) != expected:
             return f"{name} is not what was written"
@@ -90,8 +99,14 @@ def _flush(path: Path) -> None:
 
 
 def find_checkpoint(folder: Path, report: Callable[[str], None]) -> Path | None:
-    """The folder itself if it holds a model, else its newest intact checkpoint; None if it is neither."""
+    """The folder itself if it holds a model, else its newest intact checkpoint; None if it is neither.
+
+    A model that has a manifest must be what was written; one that was packed or saved has none.
+    """
     if (folder / CONFIG).exists():
+        damage = _damage(folder) if (folder / MANIFEST).exists() else None
+        if damage is not None:
+            raise UserError(f"The checkpoint {folder} is damaged ({damage}); take another one of its run.")
         return folder
     if not (folder / CHECKPOINTS).is_dir():
         return None

@@ -9,11 +9,13 @@ from candi.base.config import from_json, read_json
 from candi.base.errors import UserError, unknown
 from candi.base.files import sha256
 from candi.base.labels import NO_YES, Label
+from candi.base.tensors import check_numbers
 from candi.diffusion.methods.base import Method
 from candi.model.checkpoint import find_checkpoint, step_of, to_stderr
-from candi.model.files import CONFIG, WEIGHTS, read_weights
+from candi.model.files import CONFIG, WEIGHTS, read_weights, weight_shapes
 from candi.nets.classifier import READERS, Classifier
 from candi.nets.dit import DiTSettings
+from candi.nets.outline import outline
 
 QUALITY = "quality.json"  # how well it tells held-out molecules apart
 CLASSIFIERS = "classifiers"  # the folder of those that came with a model, each under the name of its property
@@ -88,9 +90,16 @@ def load_classifier(source: str, device: torch.device) -> tuple[Classifier, Clas
     """A classifier's folder, or one of its checkpoints."""
     folder = _checkpoint(source)
     config = ClassifierConfig.read(folder / CONFIG)
-    network, weights = config.build(), read_weights(folder / WEIGHTS)
-    if {name: p.shape for name, p in network.state_dict().items()} != {name: p.shape for name, p in weights.items()}:
-        raise UserError(f"{folder / WEIGHTS} does not fit its config.json; train the classifier anew.")
+    path = folder / WEIGHTS
+    shapes = weight_shapes(path)
+    try:
+        fits = outline(config.build, shapes.values()) == shapes
+    except UserError:
+        fits = False
+    if not fits:
+        raise UserError(f"{path} does not fit its config.json; train the classifier anew.")
+    network, weights = config.build(), read_weights(path)
+    check_numbers(weights, path)
     network.load_state_dict(weights)
     return network.to(device).eval(), config
 

@@ -1,23 +1,26 @@
 """The files of a model: model.safetensors, config.json, tokenizer.json, and card.json of one that was packed."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from candi.base.config import read_json
 from candi.base.errors import UserError
 from candi.base.files import sha256
-from candi.base.tensors import read_tensors, write_tensors
+from candi.base.tensors import check_numbers, read_tensors, tensor_shapes, write_tensors
 from candi.data.tokenizer import Tokenizer
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
+from candi.nets.outline import outline
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
 CARD = "card.json"  # what a model was made of, how well it does, what it should be sampled with
 
+_TABLE, _TRUNK = "method.embedding.weight", "trunk."
 _FREQUENCIES = "method.frequencies"  # of tokens in the training data; models of 0.1 have none
 
 # weights of 0.1 had other names
@@ -32,6 +35,11 @@ _RENAMED = (
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Tensors by the names that they have now."""
     return {_current(name): tensor for name, tensor in read_tensors(path).items()}
+
+
+def weight_shapes(path: Path) -> dict[str, torch.Size]:
+    """Their shapes by the same names, before any of them is read."""
+    return {_current(name): shape for name, shape in tensor_shapes(path).items()}
 
 
 def _current(name: str) -> str:
@@ -51,18 +59,48 @@ def read_config(folder: Path) -> ModelConfig:
     return ModelConfig.from_json(read_json(folder / CONFIG), str(folder / CONFIG))
 
 
-def load_weights(denoiser: Denoiser, path: Path) -> None:
-    """Strict: every weight must be there, no other, each of its shape. Token frequencies may be there or not."""
-    weights = read_weights(path)
-    expected = denoiser.state_dict()
-    wrong = sorted((weights.keys() ^ expected.keys()) - {_FREQUENCIES}) or [
-        name for name, tensor in expected.items() if name != _FREQUENCIES and weights[name].shape != tensor.shape
-    ]
-    frequencies = weights.get(_FREQUENCIES)
-    if frequencies is not None and (frequencies.dim() != 2 or frequencies.shape[1] != denoiser.vocab_size):
-        wrong = [_FREQUENCIES]
+def read_denoiser(folder: Path, config: ModelConfig) -> Denoiser:
+    """The network of a folder. Its sizes are held against the weights before anything of it is made."""
+    path = folder / WEIGHTS
+    _check_sizes(config, path)
+    denoiser = Denoiser.build(config)
+    _load_weights(denoiser, path)
+    return denoiser
+
+
+def _check_sizes(config: ModelConfig, path: Path) -> None:
+    """By names and shapes alone: the table of token vectors says vocabulary and width, the trunk all else."""
+    found = weight_shapes(path)
+    _compare({_TABLE: torch.Size((config.vocab_size, config.model.width))}, {_TABLE: found.get(_TABLE)}, path)
+    causal = config.build_method(2).causal
+    try:
+        trunk = outline(lambda: config.model.build(causal), found.values())
+    except UserError as error:
+        raise UserError(f"{path} does not fit its config.json: {error}") from None
+    _compare(
+        {f"{_TRUNK}{name}": shape for name, shape in trunk.items()},
+        {name: shape for name, shape in found.items() if name.startswith(_TRUNK)},
+        path,
+    )
+
+
+def _compare(expected: Mapping[str, torch.Size | None], found: Mapping[str, torch.Size | None], path: Path) -> None:
+    wrong = sorted(found.keys() ^ expected.keys()) or [name for name in expected if found[name] != expected[name]]
     if wrong:
         raise UserError(f"{path} does not fit its config.json: {_some(wrong)} missing, unexpected or of another shape.")
+
+
+def _load_weights(denoiser: Denoiser, path: Path) -> None:
+    """Strict: every weight must be there, no other, each of its shape. Token frequencies may be there or not."""
+    weights = read_weights(path)
+    check_numbers(weights, path)
+    check_numbers({_TABLE: weights[_TABLE]}, path)
+    expected = denoiser.state_dict()
+    shapes = {name: tensor.shape for name, tensor in expected.items() if name != _FREQUENCIES}
+    _compare(shapes, {name: tensor.shape for name, tensor in weights.items() if name != _FREQUENCIES}, path)
+    frequencies = weights.get(_FREQUENCIES)
+    if frequencies is not None and (frequencies.dim() != 2 or frequencies.shape[1] != denoiser.vocab_size):
+        _compare({_FREQUENCIES: None}, {_FREQUENCIES: frequencies.shape}, path)
     denoiser.load_state_dict(weights)
 
 

@@ -27,8 +27,8 @@ from candi.model.files import (
     TOKENIZER,
     WEIGHTS,
     check_weights,
-    load_weights,
     read_config,
+    read_denoiser,
     recommended,
     write_model,
 )
@@ -264,8 +264,7 @@ class Model(
         """From the files of a checkpoint."""
         config, tokenizer, advice = read_config(folder), Tokenizer.load(folder / TOKENIZER), recommended(folder)
         check_weights(folder)
-        denoiser = Denoiser.build(config)
-        load_weights(denoiser, folder / WEIGHTS)
+        denoiser = read_denoiser(folder, config)
         return cls(denoiser.to(device).eval(), tokenizer, config, advice)
 
     def _save_pretrained(self, save_directory: Path) -> None:

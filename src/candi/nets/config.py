@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from candi.base.config import from_json
+from candi.base.config import from_json, short
 from candi.base.errors import UserError, unknown
 from candi.base.labels import NO_YES, Label
 from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.methods import METHODS, Method, MethodSettings
 from candi.nets.trunk import TrunkSettings
 from candi.nets.trunks import trunk_settings
+
+_LONGEST = 1 << 24  # tokens in a sequence
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,18 @@ class ModelConfig:
     @classmethod
     def from_json(cls, values: object, where: str) -> "ModelConfig":
         if not isinstance(values, Mapping):
-            raise UserError(f"{where}: expected an object, not {values!r}.")
+            raise UserError(f"{where}: expected an object, not {short(values)}.")
         name, trunk = values.get("method"), values.get("trunk", "dit")
         if not isinstance(name, str) or name not in METHODS:
-            raise UserError(f"{where}: {unknown('method', str(name), METHODS)}")
+            raise UserError(f"{where}: {unknown('method', name if isinstance(name, str) else short(name), METHODS)}")
         if not isinstance(trunk, str):
-            raise UserError(f"{where}: trunk must be a name, not {trunk!r}.")
+            raise UserError(f"{where}: trunk must be a name, not {short(trunk)}.")
         rest = {key: value for key, value in values.items() if key not in ("method", name, "model", "trunk")}
         sizes = from_json(_Sizes, rest, where)
         if min(sizes.vocab_size, sizes.length) < 1:
             raise UserError(f"{where}: vocab_size and length must be at least 1.")
+        if sizes.length > _LONGEST:  # no weight has this size, so that none could tell
+            raise UserError(f"{where}: a length of more than {_LONGEST:,} tokens is none.")
         return cls(
             sizes.vocab_size,
             sizes.length,

@@ -119,8 +119,17 @@ class TransformersCache:
         return None
 
 
+_LAYERS = 10_000
+
 # where masked language models of a kind have what stands between their blocks and their last layer
 TRANSFORMS = {"bert": "cls.predictions.transform", "modernbert": "head"}
+
+
+def _check_layers(values: dict[str, Any]) -> None:
+    """The library makes lists as long as there are layers before it makes any of them."""
+    most = max((n for name, n in values.items() if "layer" in name and isinstance(n, int)), default=0)
+    if most > _LAYERS:
+        raise ValueError(f"no network has {most:.3g} layers")
 
 
 def _network(settings: TransformersSettings, causal: bool) -> tuple[nn.Module, nn.Module | None]:
@@ -134,8 +143,9 @@ def _network(settings: TransformersSettings, causal: bool) -> tuple[nn.Module, n
     try:
         values = json.loads(settings.architecture)
         kind = values.pop("model_type")
+        _check_layers(values)
         config = AutoConfig.for_model(kind, **values)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"The architecture is no config.json of the transformers library ({error}).") from None
     if config.hidden_size != settings.width:
         raise UserError(

@@ -12,7 +12,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from candi.base.config import read_json
+from candi.base.config import from_json, read_json
 from candi.base.errors import UserError
 from candi.base.memory import gib, memory, memory_left
 from candi.base.rng import fold_in
@@ -52,6 +52,13 @@ class Progress:
     loss_count: int = 0
     micro_batch_size: int | None = None  # with the kind of device: how a step is rounded depends on both
     device: str | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> "Progress":
+        found = from_json(cls, read_json(path), str(path))
+        if min(found.step, found.seconds, found.loss_count) < 0 or found.micro_batch_size == 0:
+            raise UserError(f"{path} counts below zero, which no run does; restore it, or take another checkpoint.")
+        return found
 
 
 @runtime_checkable
@@ -326,7 +333,7 @@ class Loop:
         self.fabric.barrier()
         if folder is None:
             return
-        self.progress = Progress(**read_json(folder / PROGRESS))
+        self.progress = Progress.read(folder / PROGRESS)
         self.loss_sum.fill_(self.progress.loss_sum)
         self.step.restore(self.progress.step, read_weights(folder / WEIGHTS), read_weights(folder / TRAINING))
         if not self._finished():

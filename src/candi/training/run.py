@@ -59,6 +59,15 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """What a run was made of, its `settings` and the hash of its `data` among it."""
+    file = folder / SETTINGS
+    record = read_json(file)
+    if not isinstance(record, dict) or not isinstance(record.get("settings"), dict) or "data" not in record:
+        raise UserError(f"{file} is damaged; restore it, or choose another --out.")
+    return record
+
+
 class Run:
     """A run's folder, held by one process at a time."""
 
@@ -73,7 +82,7 @@ class Run:
         if self.folder.exists() and not self.folder.is_dir():
             raise UserError(f"{self.folder} is a file; choose another --out.")
         if self._file.exists():
-            self._compare(record, read_json(self._file))
+            self._compare(record, read_record(self.folder))
         elif self.folder.exists() and any(not path.name.startswith(".") for path in self.folder.iterdir()):
             raise UserError(f"{self.folder} holds files that are not a run; choose another --out.")
 
@@ -95,9 +104,7 @@ class Run:
         if self._lock is not None:
             self._lock.release()
 
-    def _compare(self, record: RunRecord, earlier: object) -> None:
-        if not isinstance(earlier, dict) or not isinstance(earlier.get("settings"), dict) or "data" not in earlier:
-            raise UserError(f"{self._file} is damaged; restore it, or choose another --out.")
+    def _compare(self, record: RunRecord, earlier: Mapping[str, Any]) -> None:
         changed = record.differences(earlier["settings"])
         if changed:
             raise UserError(

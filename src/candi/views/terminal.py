@@ -8,6 +8,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from candi.base.terminal import visible
 from candi.model.model import Model
 from candi.model.trace import PositionKind
 from candi.views.frames import Frame, frames, lines
@@ -29,7 +30,7 @@ def watch(model: Model, n: int, options: Mapping[str, Any], console: Console | N
                     time.sleep(_PAUSE)
             continue
         for frame in frames(model, options, number):
-            shown = "".join(frame.pieces)
+            shown = visible("".join(frame.pieces))
             print(f"step {frame.step}/{frame.steps}, {frame.known:.0%} clean\n{shown}\n", flush=True)
 
 
@@ -38,7 +39,7 @@ def styled(frame: Frame, width: int) -> Group:
     body = Text()
     for line in lines(frame, width):
         for text, kind, sure in line:
-            body.append(text, _style(kind, sure))
+            body.append(visible(text), _style(kind, sure))
         body.append("\n")
     bar = "━" * round(frame.known * 24)
     header = Text.assemble(

@@ -6,7 +6,7 @@ from typing import Any
 from candi.base.errors import UserError
 from candi.diffusion.methods import ArSettings
 from candi.hub.importers.imported import Imported, Importer
-from candi.hub.importers.language_model import language_model_weights, row, table_of, trunk_settings_of
+from candi.hub.importers.language_model import language_model_weights, row, table_of, trunk_settings_of, trunk_shapes
 from candi.hub.importers.source import Source
 from candi.nets.config import ModelConfig
 
@@ -30,6 +30,6 @@ class CausalImporter(Importer):
         length = source.size("max_position_embeddings", "n_positions") or 1024
         model = ModelConfig(len(table), length, "ar", ArSettings(), settings, trunk="transformers", unit_vectors=False)
         return Imported(
-            model, language_model_weights(source, source.tensors, settings.build(True), vector),
+            model, language_model_weights(source, source.tensors, trunk_shapes(source, settings, True), vector),
             f"Left to right, one token after another; before the first stands token {start}.",
         )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 from candi.diffusion.methods import MdlmSettings
 from candi.hub.importers.imported import Imported, Importer
-from candi.hub.importers.language_model import language_model_weights, row, table_of, trunk_settings_of
+from candi.hub.importers.language_model import language_model_weights, row, table_of, trunk_settings_of, trunk_shapes
 from candi.hub.importers.source import Source
 from candi.nets.config import ModelConfig
 
@@ -30,7 +30,7 @@ class DreamImporter(Importer):
             trunk="transformers", unit_vectors=False,
         )  # fmt: skip
         return Imported(
-            model, language_model_weights(source, source.tensors, settings.build(False), vector, place),
+            model, language_model_weights(source, source.tensors, trunk_shapes(source, settings, False), vector, place),
             "t = 0 is clean and t = 1 is masked; the network is not told the time. The prediction of a position is "
             f"read from the one before it, that of the first from itself. The mask is token {place}, never predicted.",
         )  # fmt: skip

@@ -25,7 +25,7 @@ class DuoImporter(Importer):
             raise UserError("DUO has no mask; leave out --mask.")
         if source.config.get("causal"):
             raise UserError(f"{source.name} is a causal network, which DUO is not; it cannot be imported.")
-        network = read_dit(source, "backbone.", source.size("n_heads"), float(source.config.get("dropout", 0.0)))
+        network = read_dit(source, "backbone.", source.size("n_heads"), source.number("dropout", 0.0))
         check_sizes(
             source, network, width=source.size("hidden_dim"), blocks=source.size("n_blocks"),
             rows=source.size("vocab_size"), conditioning=source.size("cond_dim"),

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from candi.base.errors import UserError
 from candi.hub.importers.source import Source
-from candi.nets.transformers_trunk import TransformersSettings, TransformersTrunk
+from candi.nets.outline import outline
+from candi.nets.transformers_trunk import TransformersSettings
 
 NEVER = -1e6  # the logit of a token that cannot be predicted
 _LEFT_OUT = ("architectures", "auto_map", "torch_dtype", "dtype", "transformers_version", "_name_or_path")
@@ -26,14 +27,22 @@ def trunk_settings_of(
     return TransformersSettings(width, json.dumps(kept, sort_keys=True), shift, time=False, transform=transform)  # type: ignore[arg-type]
 
 
+def trunk_shapes(source: Source, settings: TransformersSettings, causal: bool) -> dict[str, torch.Size]:
+    """Of its tensors by their names; nothing of its size is made."""
+    try:
+        return outline(lambda: settings.build(causal), [tensor.shape for tensor in source.tensors.values()])
+    except UserError as error:
+        raise UserError(f"{source.name}: {error}") from None
+
+
 def language_model_weights(
-    source: Source, tensors: Mapping[str, Tensor], trunk: TransformersTrunk, mask: Tensor, never: int | None = None
-) -> dict[str, Tensor]:
+    source: Source, tensors: Mapping[str, Tensor], trunk: Mapping[str, torch.Size], mask: Tensor,
+    never: int | None = None,
+) -> dict[str, Tensor]:  # fmt: skip
     """Our weights from those of a ...ForCausalLM: a table, what lies under the base model's prefix, and lm_head.
 
     `mask` is the vector of a position that shows nothing, `never` a token that is never predicted.
     """
-    network = {f"network.{name}": tensor for name, tensor in trunk.network.state_dict().items()}
     prefix = next(
         (p for p in ("model.", "transformer.", "") if f"{p}{_TABLE[0]}" in tensors or f"{p}{_TABLE[1]}" in tensors),
         None,
@@ -49,7 +58,7 @@ def language_model_weights(
         for name, tensor in theirs.items()
         if name.removeprefix("network.") not in (*_TABLE, "lm_head.weight", "lm_head.bias")
     }
-    check_fit(source, network, theirs)
+    check_fit(source, {name: shape for name, shape in trunk.items() if name.startswith("network.")}, theirs)
     head = tensors.get("lm_head.weight", table).float().clone()  # tied where there is none
     bias = tensors.get("lm_head.bias", torch.zeros(len(head))).float().clone()
     if never is not None:
@@ -61,9 +70,9 @@ def language_model_weights(
     }  # fmt: skip
 
 
-def check_fit(source: Source, expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+def check_fit(source: Source, expected: Mapping[str, torch.Size], found: Mapping[str, Tensor]) -> None:
     """Every tensor is there, no other, each of its shape."""
-    wrong = sorted(expected.keys() ^ found.keys()) or [n for n in expected if expected[n].shape != found[n].shape]
+    wrong = sorted(expected.keys() ^ found.keys()) or [n for n in expected if expected[n] != found[n].shape]
     if wrong:
         raise UserError(f"{source.name}: {wrong[0].removeprefix('network.')} missing, unexpected or of another shape.")
 

@@ -7,7 +7,7 @@ from typing import Any
 from candi.base.errors import UserError
 from candi.diffusion.methods import MdlmSettings
 from candi.hub.importers.imported import Imported, Importer
-from candi.hub.importers.language_model import language_model_weights, row, table_of, trunk_settings_of
+from candi.hub.importers.language_model import language_model_weights, row, table_of, trunk_settings_of, trunk_shapes
 from candi.hub.importers.source import Source
 from candi.nets.config import ModelConfig
 
@@ -43,7 +43,7 @@ class LladaImporter(Importer):
             raise UserError(f"{source.name}: config.json does not say the {lacking} ({_SIZES[lacking][0]}).")
         tensors = {_renamed(name): tensor for name, tensor in source.tensors.items()}
         table = table_of(source, tensors)
-        theta = float(config.get("rope_theta", 10_000.0))
+        theta = source.number("rope_theta", 10_000.0)
         architecture = {
             "model_type": "llama", **sizes, "vocab_size": len(table), "rms_norm_eps": config.get("rms_norm_eps", 1e-5),
             "rope_theta": theta, "rope_parameters": {"rope_type": "default", "rope_theta": theta},
@@ -58,7 +58,7 @@ class LladaImporter(Importer):
             trunk="transformers", unit_vectors=False,
         )  # fmt: skip
         return Imported(
-            model, language_model_weights(source, tensors, settings.build(False), vector, place),
+            model, language_model_weights(source, tensors, trunk_shapes(source, settings, False), vector, place),
             "t = 0 is clean and t = 1 is masked; the network is not told the time, and predicts each position at its "
             f"own place. The mask is token {place}, which is never predicted.",
         )  # fmt: skip

@@ -11,7 +11,7 @@ from candi.base.errors import UserError
 from candi.data.tokenizer import Tokenizer
 from candi.diffusion.methods import MdlmSettings
 from candi.hub.importers.imported import Imported, Importer
-from candi.hub.importers.language_model import NEVER, check_fit, row, trunk_settings_of
+from candi.hub.importers.language_model import NEVER, check_fit, row, trunk_settings_of, trunk_shapes
 from candi.hub.importers.source import Source
 from candi.nets.config import ModelConfig
 from candi.nets.transformers_trunk import TRANSFORMS
@@ -61,12 +61,12 @@ class MaskedImporter(Importer):
             raise UserError(f"{source.name} has no table of token vectors ({names.table}).")
         place = _mask_of(source) if mask is None else mask
         vector = row(source, table, place, "mask")
-        trunk, transform = settings.build(False), TRANSFORMS[kind] + "."
+        transform = TRANSFORMS[kind] + "."
         theirs = {
             _ours(name, names.base, transform): tensor for name, tensor in tensors.items()
             if name not in (names.table, names.head, names.bias) and not name.startswith(names.unused)
         }  # fmt: skip
-        check_fit(source, trunk.state_dict(), theirs)
+        check_fit(source, trunk_shapes(source, settings, False), theirs)
         head, bias = tensors.get(names.head, table).clone(), tensors.get(names.bias, torch.zeros(len(table))).clone()
         head[place], bias[place] = 0.0, NEVER
         model = ModelConfig(

@@ -24,7 +24,7 @@ class MdlmImporter(Importer):
 
         unless its configuration says so.
         """
-        network = read_dit(source, "backbone.", source.size("n_heads"), float(source.config.get("dropout", 0.0)))
+        network = read_dit(source, "backbone.", source.size("n_heads"), source.number("dropout", 0.0))
         check_sizes(
             source, network, width=source.size("hidden_dim"), blocks=source.size("n_blocks"),
             rows=source.size("vocab_size"), conditioning=source.size("cond_dim"),

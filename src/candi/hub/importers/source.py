@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.util
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,18 @@ class Source:
             for part in name.split("."):
                 value = value.get(part) if isinstance(value, dict) else None
             if value is not None:
-                if isinstance(value, bool) or not isinstance(value, int | float):
-                    raise UserError(f"{self.name}: {name} in config.json must be a number, not {value!r}.")
-                return int(value)
+                return int(self._number(name, value))
         return None
+
+    def number(self, name: str, default: float) -> float:
+        """A number of the config that need not be whole."""
+        return float(self._number(name, self.config.get(name, default)))
+
+    def _number(self, name: str, value: Any) -> int | float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not abs(value) <= sys.float_info.max:
+            raise UserError(f"{self.name}: {name} in config.json must be a number, not {str(value)[:60]}.")
+        return value  # type: ignore[no-any-return]
 
 
 def read_source(name: str) -> Source:
