@@ -102,13 +102,14 @@ def nats_of(
             Rng.per_row((fold_in(seed, name, start + row) for row in range(len(x0))), model.device)
             for name in ("likelihood", "likelihood ends")
         ]
-        yield {name: nats.cpu().numpy() for name, nats in _batch(model, bound, x0, given, times, *rngs).items()}
+        yield {name: nats.cpu().numpy() for name, nats in parts_of(model, bound, x0, given, times, *rngs).items()}
 
 
 @torch.no_grad()
-def _batch(
+def parts_of(
     model: Model, bound: Bound, x0: Tokens, given: Mask, times: int, rng: Rng, of_ends: Rng
 ) -> dict[str, Tensor]:
+    """Nats of each sequence at `times` stratified times, and at the ends."""
     share = 1.0 if model.denoiser.method.causal else 1 - _T_MIN  # left to right there is no time to integrate over
 
     def per_row(parts: Parts) -> dict[str, Tensor]:

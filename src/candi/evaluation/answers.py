@@ -1,0 +1,90 @@
+"""How likely a text goes on in one way or another: -log p(answer | context), exactly or by the bound."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from candi.base.errors import UserError
+from candi.base.rng import Rng, fold_in
+from candi.diffusion.state import with_given
+from candi.evaluation.likelihood import parts_of
+from candi.model.model import Model
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Tokens, the first of which are given, and the nats that the others cost, with their standard error.
+
+    `greedy` tells whether each of them is the likeliest at its place (left to right, or with all of them hidden).
+    """
+
+    nats: float
+    error: float
+    greedy: bool
+
+
+def continuations(
+    model: Model, contexts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], *, times: int = 32,
+    batch_size: int = 16, seed: int = 0,
+) -> list[Continuation]:  # fmt: skip
+    """-log p(answer | context) of each pair, a bound on it where the method has one.
+
+    `times` stratified times are drawn for each pair. Answers to one context see the same times, masks and noise: their
+    differences are surer than each of them. What is too long loses the beginning of its context.
+    """
+    if min(times, batch_size) < 1:
+        raise UserError("A likelihood needs at least 1 time and a batch of 1.")
+    length = model.config.length
+    rows: dict[int, list[int]] = defaultdict(list)  # numbers of pairs, by the length of their sequences
+    pairs = []
+    for number, (context, answer) in enumerate(zip(contexts, answers, strict=True)):
+        if not answer or len(answer) > length:
+            raise UserError(f"An answer has 1 to {length} tokens, the length of the model, not {len(answer)}.")
+        kept = list(context)[max(0, len(context) + len(answer) - length) :]
+        pairs.append((np.array([*kept, *answer], np.int64), len(kept)))
+        rows[len(pairs[-1][0])].append(number)
+    found: dict[int, Continuation] = {}
+    for numbers in rows.values():
+        for start in range(0, len(numbers), batch_size):
+            some = numbers[start : start + batch_size]
+            tokens = np.stack([pairs[number][0] for number in some])
+            given = np.stack([np.arange(tokens.shape[1]) < pairs[number][1] for number in some])
+            seeds = [fold_in(seed, "answers", *map(int, contexts[number])) for number in some]
+            found |= dict(zip(some, _batch(model, tokens, given, times, seeds), strict=True))
+    return [found[number] for number in range(len(pairs))]
+
+
+def _batch(
+    model: Model, tokens: NDArray[np.int64], given: NDArray[np.bool_], times: int, seeds: Sequence[int]
+) -> list[Continuation]:
+    x0, marks = torch.from_numpy(tokens).to(model.device), torch.from_numpy(given).to(model.device)
+    bound, causal = model.denoiser.method.likelihood_bound(), model.denoiser.method.causal
+    # a few strata, each of which says the same on average, tell how sure the sum is
+    groups = 1 if causal else min(4, times)
+    sums = []
+    for group in range(groups):
+        rng, ends = (Rng.per_row((fold_in(one, name, group) for one in seeds), model.device) for name in ("t", "ends"))
+        parts = parts_of(model, bound, x0, marks, 1 if causal else max(1, times // groups), rng, ends)
+        sums.append(sum(parts.values(), torch.zeros(len(x0), dtype=torch.float64, device=x0.device)).cpu())
+    nats = torch.stack(sums)
+    errors = nats.std(0) / math.sqrt(groups) if groups > 1 else torch.zeros(len(x0), dtype=torch.float64)
+    greedy = _greedy(model, x0, marks)
+    return [
+        Continuation(float(mean), float(error), one)
+        for mean, error, one in zip(nats.mean(0), errors, greedy, strict=True)
+    ]
+
+
+@torch.no_grad()
+def _greedy(model: Model, x0: torch.Tensor, given: torch.Tensor) -> list[bool]:
+    method = model.denoiser.method
+    t = torch.ones(len(x0), device=x0.device, dtype=method.embedding.weight.dtype)
+    rng = Rng.from_seed(0, x0.device)
+    state = with_given(method.corrupt(x0, t, rng), x0, given) if method.causal else method.prior(x0, given, rng)
+    likeliest = model.denoiser(state).mode()
+    return [bool(one) for one in ((likeliest == x0) | given).all(-1)]
