@@ -7,6 +7,8 @@ from typing import Literal
 
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.strategies.ddp import DDPStrategy
 from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning.fabric.strategies.strategy import Strategy
@@ -37,6 +39,7 @@ def connect(settings: FitSettings) -> Fabric:
     kind = accelerator(settings)
     devices = _count(settings, kind)
     world = devices * settings.nodes
+    _check_launcher(devices, settings.nodes)
     if settings.batch_size % world:
         raise UserError(f"A batch of {settings.batch_size} cannot be shared by {world} devices; make it a multiple.")
     share = settings.batch_size // world
@@ -84,6 +87,21 @@ def _count(settings: FitSettings, accelerator: str) -> int:
     if accelerator == "cuda" and settings.devices > available:
         raise UserError(f"{settings.devices} devices were asked for but there are {available}.")
     return settings.devices
+
+
+def _check_launcher(devices: int, nodes: int) -> None:
+    """Refuse processes that would not be those of one run: each would train alone."""
+    for launcher, variable, detected in (
+        ("torchrun", "WORLD_SIZE", TorchElasticEnvironment.detect()),
+        ("srun", "SLURM_NTASKS", SLURMEnvironment.detect()),
+    ):
+        if detected:
+            if int(os.environ[variable]) != devices * nodes:
+                raise UserError(
+                    f"{launcher} has started {os.environ[variable]} processes, but --nodes {nodes} with --devices "
+                    f"{devices} on each make {devices * nodes}; let the two agree."
+                )
+            return
 
 
 def _strategy(settings: FitSettings, world: int) -> Strategy | str:

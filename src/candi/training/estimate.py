@@ -9,11 +9,12 @@ from pathlib import Path
 from candi.base.memory import gib, memory, memory_used
 from candi.training.devices import connect
 from candi.training.display import Display
-from candi.training.fit import DenoiserTask, disk_errors, is_first_process, prepare
-from candi.training.loop import Loop
+from candi.training.fit import DenoiserTask, disk_errors, prepare
+from candi.training.loop import Loop, newest
 from candi.training.run import Run
 from candi.training.settings import TrainSettings
 from candi.training.step import StepResult
+from candi.training.team import together
 
 _SECONDS, _STEPS = 5.0, 20  # steps are timed for so long, or so many
 _PART_SECONDS = 2.0  # of a long step only a part is timed
@@ -51,15 +52,11 @@ class Estimate:
 def estimate(settings: TrainSettings, start: Path | None = None) -> Estimate | None:
     """Print what the run will need, each thing as soon as it is known. None for all processes but the first."""
     run, fabric = Run(settings.out), connect(settings)
-    with disk_errors(run):
-        if not is_first_process():
-            fabric.launch()
-            fabric.barrier()
-        made = prepare(settings, start)
+    with together(fabric, settings.nodes, lambda: newest(run)) as team, disk_errors(run):
+        made = team.in_turn(lambda: prepare(settings, start))
         dataset, denoiser = made.dataset, made.denoiser
-        if is_first_process():
-            fabric.launch()
-            fabric.barrier()
+        team.all_ready()
+        fabric.launch()
         assert denoiser.config is not None
         task = DenoiserTask(denoiser, dataset.tokenizer, denoiser.config, settings.label_dropout, made.rates)
         loop = Loop(task, dataset.train, None, settings, fabric, run)

@@ -28,6 +28,7 @@ from candi.training.objective import DenoisingObjective, Objective
 from candi.training.run import TOKENIZER, Run, RunRecord
 from candi.training.settings import FitSettings, TrainSettings
 from candi.training.start import rates, start_from, started_config
+from candi.training.team import Team, together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,8 +71,11 @@ def fit(denoiser: Denoiser, dataset: Dataset, settings: FitSettings | None = Non
         settings = FitSettings(**values)
     elif values:
         settings = dataclasses.replace(settings, **values)
-    fabric = connect(settings)
-    return Model.read(_run(Prepared(dataset, denoiser), settings, fabric), fabric.device)
+    fabric, run = connect(settings), Run(settings.out)
+    with together(fabric, settings.nodes, lambda: newest(run)) as team, disk_errors(run):
+        team.share(settings.out)
+        made = team.in_turn(lambda: Prepared(dataset, denoiser))
+        return Model.read(_run(made, settings, fabric, team), fabric.device)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Prepared:
     start: Mapping[str, str] | None = None
 
 
-def _run(made: Prepared, settings: FitSettings, fabric: Fabric, launched: bool = False) -> Path:
+def _run(made: Prepared, settings: FitSettings, fabric: Fabric, team: Team) -> Path:
     """The newest checkpoint, once the training is done."""
     denoiser, dataset = made.denoiser, made.dataset
     config = denoiser.config
@@ -101,11 +105,10 @@ def _run(made: Prepared, settings: FitSettings, fabric: Fabric, launched: bool =
         raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
     run, record = Run(settings.out), run_record(settings, config, dataset.fingerprint, made.start)
     with disk_errors(run), claimed(run, record, settings, dataset.tokenizer):
-        if not launched:
-            fabric.launch()
-            fabric.barrier()
         if denoiser.method.gaussian() is not None:
             denoiser.method.frequencies = dataset.frequencies()
+        team.all_ready()
+        fabric.launch()
         if settings.precision == "fp8-mixed":
             eight_bit(denoiser.trunk)
         task = DenoiserTask(denoiser, dataset.tokenizer, config, settings.label_dropout, made.rates)
@@ -159,12 +162,11 @@ def train(settings: TrainSettings, start: Path | None = None) -> Path:
 
     `start` is the folder with the files of the model that --init names.
     """
-    fabric = connect(settings)
-    others = not is_first_process()
-    if others:  # they wait for the first one, whose tokens they find in the cache
-        fabric.launch()
-        fabric.barrier()
-    return _run(prepare(settings, start), settings, fabric, others)
+    fabric, run = connect(settings), Run(settings.out)
+    with together(fabric, settings.nodes, lambda: newest(run)) as team, disk_errors(run):
+        team.share(settings.out)
+        made = team.in_turn(lambda: prepare(settings, start))
+        return _run(made, settings, fabric, team)
 
 
 def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
