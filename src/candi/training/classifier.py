@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from candi.base.errors import UserError, unknown
 from candi.base.files import write_text
 from candi.base.rng import Rng
-from candi.base.tensors import write_tensors
 from candi.base.types import Labels, Mask, Tokens
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
@@ -137,8 +136,7 @@ class ClassifierTask:
     def objective(self, compile: bool) -> Objective:
         return ClassifierObjective(self.network, self.noise)
 
-    def write(self, folder: Path, weights: dict[str, Tensor]) -> None:
-        write_tensors(weights, folder / WEIGHTS)
+    def write(self, folder: Path) -> None:
         config = json.dumps(dataclasses.asdict(self.config), indent=2) + "\n"
         (folder / CONFIG).write_text(config, encoding="utf-8")
         (folder / TOKENIZER).write_text(self.tokenizer.json, encoding="utf-8")

@@ -15,9 +15,10 @@ from lightning.fabric.strategies.strategy import Strategy
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard
 
 from candi.base.errors import UserError
+from candi.base.shards import TensorFile, rows_of
 from candi.nets.fp8 import need_eight_bits
 from candi.training.objective import Objective
 from candi.training.settings import FitSettings
@@ -128,12 +129,21 @@ def gathered(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def placed_like(full: Tensor, reference: Tensor) -> Tensor:
-    """A full tensor on the device and, if the reference is sharded, in the shards of the reference."""
-    full = full.to(reference.device, reference.dtype)
-    if isinstance(reference, DTensor):
-        return distribute_tensor(full, reference.device_mesh, reference.placements)
-    return full
+def own_rows(tensor: Tensor) -> tuple[Tensor, int, int]:
+    """The rows of a tensor that this process has, the number of the first and the one after the last."""
+    if not isinstance(tensor, DTensor):
+        return tensor, 0, len(tensor) if tensor.dim() else 1
+    assert tensor.placements == (Shard(0),)  # as FSDP cuts all of them
+    start, stop = rows_of(len(tensor), tensor.device_mesh.get_local_rank(), tensor.device_mesh.size())
+    local = tensor.to_local()
+    assert len(local) == stop - start
+    return local, start, stop
+
+
+def fill(tensor: Tensor, source: TensorFile, name: str) -> None:
+    """Read this process's rows of a tensor, and no others."""
+    rows, start, stop = own_rows(tensor)
+    rows.copy_(source.rows(name, start, stop) if tensor.dim() else source[name])
 
 
 def reshard(module: nn.Module) -> None:

@@ -12,12 +12,13 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from torch import Tensor
 
 from candi.base.errors import UserError
-from candi.base.files import sha256, write_text
+from candi.base.files import write_text
+from candi.base.shards import tensors_hash
 from candi.data.cache import default_folder, load_tokenizer
 from candi.data.corpus import Corpus
 from candi.data.datasets import Dataset, load_dataset
 from candi.data.tokenizer import Tokenizer
-from candi.model.files import WEIGHTS, write_model
+from candi.model.files import WEIGHTS, write_about
 from candi.model.model import Model
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
@@ -48,8 +49,8 @@ class DenoiserTask:
     def objective(self, compile: bool) -> Objective:
         return DenoisingObjective(self.network, self.label_dropout, compile)
 
-    def write(self, folder: Path, weights: dict[str, Tensor]) -> None:
-        write_model(folder, weights, self.tokenizer, self.config)
+    def write(self, folder: Path) -> None:
+        write_about(folder, self.tokenizer, self.config)
 
     def sample(self, weights: dict[str, Tensor], settings: FitSettings, device: torch.device) -> list[str]:
         denoiser = Denoiser.build(self.config)
@@ -196,5 +197,5 @@ def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
     if source is None or start is None:
         return Prepared(dataset, denoiser)
     old = start_from(denoiser, source)
-    origin = {"source": str(settings.init), "sha256": sha256(start / WEIGHTS)}
+    origin = {"source": str(settings.init), "sha256": tensors_hash(start / WEIGHTS)}
     return Prepared(dataset, denoiser, rates(settings, old), origin)
