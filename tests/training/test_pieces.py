@@ -167,7 +167,8 @@ def test_a_file_of_any_tensors_is_joined_byte_for_byte(tmp_path):
     "damage",
     [
         {"files": ["../t-0.safetensors"]}, {"files": []}, {"tensors": {"a": ["F99", [1], [[0, 1]]]}},
-        {"same": {"b": "c"}}, {"tensors": {"a": ["F32", [2], [[0, 1]]]}}, {"tensors": {"a": ["F32", [2], [[0, 2]]]}}, {"more": 1},
+        {"same": {"b": "c"}}, {"tensors": {"a": ["F32", [2], [[0, 1]]]}},
+        {"tensors": {"a": ["F32", [2], [[0, 2]]]}}, {"more": 1},
     ],
 )  # fmt: skip
 def test_a_damaged_list_of_shards_is_a_sentence(tmp_path, damage):

@@ -79,30 +79,49 @@ def accelerator(settings: FitSettings) -> str:
     return settings.device
 
 
-def _count(settings: FitSettings, accelerator: str) -> int:
-    available = torch.cuda.device_count() if accelerator == "cuda" else 1
+def _available(accelerator: str) -> int:
+    return torch.cuda.device_count() if accelerator == "cuda" else 1
+
+
+def on_each_node(settings: FitSettings, accelerator: str) -> int:
+    """Devices that are asked for on each node."""
     if settings.devices == "auto":
-        return available
+        return _available(accelerator)
     if settings.devices < 1:
         raise UserError(f"--devices must be auto or at least 1, not {settings.devices}.")
-    if accelerator == "cuda" and settings.devices > available:
-        raise UserError(f"{settings.devices} devices were asked for but there are {available}.")
     return settings.devices
+
+
+def all_here(settings: FitSettings) -> bool:
+    """Whether all devices can be used at once by this command, alone or as a launcher has started it."""
+    kind = accelerator(settings)
+    launched = _launcher() is not None or {"NODE_RANK", "LOCAL_RANK"} & set(os.environ)
+    enough = kind == "cpu" or on_each_node(settings, kind) <= _available(kind)
+    return enough and (settings.nodes == 1 or bool(launched))
+
+
+def _count(settings: FitSettings, accelerator: str) -> int:
+    count = on_each_node(settings, accelerator)
+    if accelerator == "cuda" and count > _available(accelerator):
+        raise UserError(f"{count} devices were asked for but there are {_available(accelerator)}.")
+    return count
+
+
+def _launcher() -> tuple[str, int] | None:
+    """What has started this process as one of several, and of how many."""
+    if TorchElasticEnvironment.detect():
+        return "torchrun", int(os.environ["WORLD_SIZE"])
+    return ("srun", int(os.environ["SLURM_NTASKS"])) if SLURMEnvironment.detect() else None
 
 
 def _check_launcher(devices: int, nodes: int) -> None:
     """Refuse processes that would not be those of one run: each would train alone."""
-    for launcher, variable, detected in (
-        ("torchrun", "WORLD_SIZE", TorchElasticEnvironment.detect()),
-        ("srun", "SLURM_NTASKS", SLURMEnvironment.detect()),
-    ):
-        if detected:
-            if int(os.environ[variable]) != devices * nodes:
-                raise UserError(
-                    f"{launcher} has started {os.environ[variable]} processes, but --nodes {nodes} with --devices "
-                    f"{devices} on each make {devices * nodes}; let the two agree."
-                )
-            return
+    launcher, started = _launcher() or ("", devices * nodes)
+    if started != devices * nodes:
+        raise UserError(
+            f"{launcher} has started {started} processes, but --nodes {nodes} with --devices {devices} on each make "
+            f"{devices * nodes}; let the two agree."
+        )
 
 
 def _strategy(settings: FitSettings, world: int) -> Strategy | str:
