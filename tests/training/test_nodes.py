@@ -1,5 +1,6 @@
 """Two nodes, each with a network and a cache of its own, train what one process trains, and end together."""
 
+import re
 import signal
 import subprocess
 import time
@@ -70,6 +71,8 @@ def test_pieces_on_two_nodes_give_the_losses_of_one_process(nodes, tmp_path, alo
 
 
 _IMPATIENT = """
+from candi.training import team
+team._QUIET = 1.0
 from datetime import timedelta
 from functools import partial
 from candi.training import devices
@@ -89,7 +92,7 @@ def test_a_node_that_prepares_for_long_is_waited_for_in_no_collective(nodes, tmp
     processes = nodes.start(out, before=(_IMPATIENT, _IMPATIENT + _SLOW), **SHORT | {"steps": 2})
     first, second = ended(processes)
     assert [process.returncode for process in processes] == [0, 0], first + second
-    assert "waiting for others of the 2 processes, which still prepare the data" in first
+    assert "waiting for others of the 2 processes, which start or prepare the data" in first
     assert "waiting for" not in second
 
 
@@ -103,6 +106,29 @@ def test_a_folder_that_is_not_shared_is_refused(nodes, tmp_path):
     assert "has ended: --out must lie on a disk that all nodes share" in first
     assert "Traceback" not in first + second
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_mistake_of_all_is_told_once_on_each_node(nodes, tmp_path):
+    huge = {"learning_rate": 1e30, "warmup": 0, "checkpoint_every": 1, "clip": 1e30}
+    processes = nodes.start(tmp_path / "run", on_each=2, **SHORT | huge)
+    said = ended(processes)
+    assert [process.returncode for process in processes] == [2] * 4
+    assert ["stopped being finite at step" in text for text in said] == [True, False, True, False], said
+    assert [text.count("candi: ") for text in said] == [1, 0, 1, 0], said
+
+
+def test_nobody_at_the_address_is_a_sentence(nodes, tmp_path):
+    """The first node never begins; whoever waits says where."""
+    hurry = "from candi.training import team\nteam._ANSWER = 1.0"
+    first, second = nodes.start(tmp_path / "run", before=("import os; os._exit(3)", hurry), **SHORT)
+    _, said = ended([first, second])
+    assert (first.returncode, second.returncode) == (3, 2)
+    assert re.fullmatch(
+        rf"Waiting for the first process at {nodes.address}, port \d+\.\n"
+        rf"candi: No process answers at {nodes.address}, port \d+, where the first one should be; check MASTER_ADDR "
+        r"and MASTER_PORT, and that the command runs on the first node\.\n",
+        said,
+    ), said
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import time
@@ -23,13 +24,14 @@ from candi.training.watch import Ended, Watch
 
 Made = TypeVar("Made")
 
-_POLL, _QUIET = 0.1, 2.0  # seconds between looks, and before a line says what is waited for
+_POLL, _QUIET = 0.1, 10.0  # seconds between looks, and before a line says what is waited for
 _ANSWER = 1800.0  # seconds in which the first process must answer at its address
 _SEEN = 90.0  # seconds in which a file must be seen by other machines: network disks remember what is not there
 _OWN_REASON = 1.0  # seconds for a process to tell of the same mistake itself
 _VERDICT = 5.0  # seconds in which it shows whether an error comes of the end of another process
 _STARTER = "CANDI_STARTED_BY"  # the process that has started this one
 _FAILED = 2  # exit code, as of every other failure that is told in a sentence
+_STORE = timedelta(minutes=5)  # of the store: no request takes longer
 _MEETINGS = count()  # all processes of a program meet equally often
 _STORES: list[Store] = []  # that of the first process serves the others until it ends
 
@@ -71,30 +73,34 @@ class Team:
     def _connected(self, address: str, port: int) -> Store:
         """The store of the process group that is to come, at the address that all know."""
         serves = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"  # else torchrun does
+        if not serves:
+            self._await_first(address, port)
+        try:
+            store = TCPStore(address, port, None, serves, _STORE, wait_for_workers=False, multi_tenant=True)
+        except DistNetworkError as error:
+            raise UserError(
+                f"The processes cannot meet at {address}, port {port}; give torchrun a free --master-port, or another "
+                "MASTER_PORT."
+            ) from error
+        _STORES.append(store)
+        return store
+
+    def _await_first(self, address: str, port: int) -> None:
+        """Until somebody listens there: the store itself would tell of each attempt at length."""
         begun, said = time.monotonic(), False
         while True:
-            try:
-                store = TCPStore(
-                    address, port, None, serves, timedelta(seconds=10), wait_for_workers=False, multi_tenant=True
-                )
-                store.set_timeout(timedelta(minutes=5))
-                _STORES.append(store)
-                return store
-            except DistNetworkError as error:
-                if serves:
-                    raise UserError(
-                        f"The first process cannot listen at {address}, port {port}; give a free --master-port to "
-                        "torchrun, or another MASTER_PORT."
-                    ) from error
-                if time.monotonic() - begun > _ANSWER:
-                    raise UserError(
-                        f"No process answers at {address}, port {port}, where the first one should be; check "
-                        "MASTER_ADDR and MASTER_PORT, and that the command runs on the first node."
-                    ) from error
             self._check_starter()
+            with suppress(OSError), socket.create_connection((address, port), timeout=_QUIET):
+                return
             if not said:
                 said = True
                 self._say(f"Waiting for the first process at {address}, port {port}.")
+            if time.monotonic() - begun > _ANSWER:
+                raise UserError(
+                    f"No process answers at {address}, port {port}, where the first one should be; check MASTER_ADDR "
+                    "and MASTER_PORT, and that the command runs on the first node."
+                )
+            time.sleep(_POLL)
 
     def _check_starter(self) -> None:
         """A process whose starter is no more, before it could watch it, must not join the next run at this address."""
@@ -154,11 +160,11 @@ class Team:
             self._store.add("seen", 1)
 
     def all_ready(self) -> None:
-        """Until all processes are: from here on they meet in collectives, which end with an error after a while."""
+        """Once, until all processes are: from here on they meet in collectives, which fail after half an hour."""
         if self.world == 1:
             return
         self._store.add("ready", 1)
-        waiting = f"Ready; waiting for others of the {self.world} processes, which still prepare the data."
+        waiting = f"Ready; waiting for others of the {self.world} processes, which start or prepare the data."
         self._until(lambda: self._store.add("ready", 0) == self.world, waiting)
 
     def _until(self, true: Callable[[], bool], waiting: str = "") -> None:
@@ -205,6 +211,13 @@ class Team:
         advice = f", and the others with it; {self._newest()}; the same command continues the run."
         say(f"{who}: {ended.reason}" if ended.reason else f"{who}{advice}")
 
+    def is_told(self, error: BaseException) -> bool:
+        """Whether another process of this machine has made the same mistake, and tells of it."""
+        if not isinstance(error, UserError) or not self.local_rank:
+            return False
+        time.sleep(_OWN_REASON / 2)
+        return self._ended is not None and self._ended.reason == str(error)
+
     def leave(self, error: BaseException | None = None) -> None:
         """Before this process goes its way."""
         if self.world == 1:
@@ -225,6 +238,9 @@ def together(fabric: Fabric, nodes: int, newest: Callable[[], str]) -> Iterator[
     try:
         yield team
     except BaseException as error:
+        told = team.is_told(error)
         team.leave(error)
+        if told:
+            raise SystemExit(_FAILED) from None
         raise
     team.leave()

@@ -37,9 +37,10 @@ class Watch:
 
     def open(self) -> str:
         """The first process: let the others come. What they need to know to find it."""
-        dual = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if dual else socket.AF_INET
-        listener = socket.create_server(("", 0), family=family, dualstack_ipv6=dual, backlog=1024)
+        try:
+            listener = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
+        except (OSError, ValueError):  # a machine without IPv6
+            listener = socket.create_server(("", 0), backlog=1024)
         self._links.append(listener)
         token = secrets.token_hex(16)
         _in_background(self._accept, listener, token)
