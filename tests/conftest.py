@@ -11,7 +11,14 @@ import torch
 torch.set_num_threads(1)
 
 # few tests that take minutes: were they begun last, one worker would be left alone with them
-LONG = ("tests/training/test_parallel", "tests/training/test_resume", "tests/lab/", "tests/hub/test_shipped")
+LONG = (
+    "tests/training/test_parallel",
+    "tests/training/test_resume",
+    "tests/training/test_nodes",
+    "tests/training/test_pieces",
+    "tests/lab/",
+    "tests/hub/test_shipped",
+)
 
 
 # what make quick runs beside the tests that are marked: identities and contracts that take seconds

@@ -111,6 +111,7 @@ def _help(program: str, *command: str) -> str:
 _OPTION = re.compile(r"(?<![\w-])--[a-z][\w.-]*")
 _PLUGIN = {"--plugin", "--cosine.speed"}  # of the program, and of the plugin of add-a-method.md
 _PIP = {"--no-deps"}
+_TORCHRUN = {"--nnodes", "--nproc-per-node", "--max-restarts"}
 
 
 def _commands(blocks: list[str], spans: list[str]) -> list[list[str]]:
@@ -124,7 +125,7 @@ def test_every_option_of_a_page_exists(page):
     text = page.read_text(encoding="utf-8")
     blocks = [block for kind, block in _FENCED.findall(text) if kind in ("", "sh")]
     spans = re.findall(r"`([^`]+)`", _FENCED.sub("", text))
-    every = _PLUGIN | _PIP
+    every = _PLUGIN | _PIP | _TORCHRUN
     for program, name, *rest in _commands(blocks, spans):
         nested = program == "candi-lab" and name in ("bench", "figures") and rest
         command = (name, re.split(r"\W", rest[0])[0]) if nested else (name,)

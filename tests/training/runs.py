@@ -56,6 +56,7 @@ class Forked:
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+            os.dup2(self._errors.fileno(), 2)  # what libraries write without Python
             sys.stderr = open(os.dup(self._errors.fileno()), "w", encoding="utf-8", buffering=1)  # noqa: SIM115
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
             exec(before, {})

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from lightning.fabric import Fabric
 from candi.base.errors import UserError
 from candi.cli import main
 from candi.cli.train import settings
+from candi.training.assumed import Devices
 from candi.training.devices import accelerator, connect
 from candi.training.display import Display
 from candi.training.estimate import Estimate, estimate
@@ -191,6 +194,40 @@ def test_an_estimate_trains_nothing_and_tells_what_is_true(tmp_path, capsys):
     newest = train_here(out, steps=10)
     files = [path.stat().st_size for path in newest.glob("*.safetensors")]
     assert found.checkpoint == pytest.approx(sum(files), rel=0.1)  # their heads are not counted
+
+
+def test_several_devices_are_estimated_by_all_of_them_where_they_are_here(tmp_path):
+    """Two processes: what they hold is no assumption."""
+    command = [sys.executable, "-m", "candi", "train", *flags(tmp_path / "run", devices=2), "--estimate"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^devices +2, all measured: memory is that of the fullest", done.stdout, re.M)
+    assert re.search(r"^memory .* at the peak of each of 2 devices, 2 sequences at once$", done.stdout, re.M)
+    assert "ssumed" not in done.stdout
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_devices_that_are_not_here_are_estimated_by_one_and_what_is_assumed_is_said(tmp_path, capsys, strategy):
+    out = tmp_path / "run"
+    main(["train", *flags(out, nodes=4, devices=2, batch_size=16, strategy=strategy), "--estimate"])
+    shown = capsys.readouterr().out
+    assert re.search(r"^devices +8\. Measured: one device here with its 2 sequences of a step\. Assumed: ", shown, re.M)
+    assert re.search(r"^memory .* at the peak of each of 8 devices, 2 sequences at once$", shown, re.M)
+    assert ("two units gathered" in shown) == (strategy == "fsdp")
+    with pytest.raises(UserError, match="A batch of 4 cannot be shared by 8 devices"):
+        estimate(settings(flags(out, nodes=4, devices=2)))
+    assert not out.exists()
+
+
+def test_what_many_devices_hold_and_send():
+    """A million parameters on four devices: 20 bytes of each, of which pieces hold a fourth."""
+    copies, pieces = (Devices(4, pieces, 1_000_000, largest=100_000) for pieces in (False, True))
+    assert copies.memory(100_000_000) == 104_000_000
+    assert pieces.memory(100_000_000) == 100_000_000 - 15_000_000 + 800_000
+    assert copies.sent == 2 * 4_000_000 * 3 / 4
+    assert pieces.sent == 3 * 4_000_000 * 3 / 4
+    assert copies.seconds == pytest.approx(6e6 / 10e9)
 
 
 def test_an_estimate_refuses_what_training_would_refuse(tmp_path, capsys):

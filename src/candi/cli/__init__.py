@@ -16,6 +16,7 @@ PROGRAM = Program(
         "models": "list the models that ship, and what they were made of",
         "import": "make a model of a published checkpoint",
         "export": "pack a run to be shared: small weights, a model card",
+        "join": "make one file of a checkpoint that several processes have written",
         "guide": "generate molecules that a classifier prefers",
         "evaluate": "bits per token of a text under a model, or measures of its samples",
         "frontier": "compare runs by whole frontiers of diversity and quality",

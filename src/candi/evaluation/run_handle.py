@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from candi.base.errors import UserError
-from candi.base.files import sha256
 from candi.base.memory import memory
+from candi.base.shards import tensors_hash
 from candi.data.properties import Kind, kind_of
 from candi.data.tokenizer import Tokenizer
 from candi.diffusion.methods.base import Method
@@ -51,7 +51,7 @@ class RunHandle:
 
     @cached_property
     def checkpoint(self) -> str:
-        return sha256(self.folder / WEIGHTS)
+        return tensors_hash(self.folder / WEIGHTS)
 
     def cells(
         self, steps: Sequence[int], temperatures: Sequence[float], options: Mapping[str, Sequence[str]], *,

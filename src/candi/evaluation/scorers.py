@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from candi.base.errors import UserError, extra
 from candi.base.files import sha256
 from candi.base.rng import Rng
+from candi.base.shards import tensors_hash
 from candi.model.checkpoint import find_checkpoint, to_stderr
 from candi.model.files import CARD, WEIGHTS
 from candi.model.model import Model
@@ -145,7 +146,7 @@ def content(source: str) -> str | None:
     """The hash of a scorer's weights, if they are files: what it is, whatever it is called."""
     path = smollm2_file() if source == SMOLLM2 else Path(source).expanduser()
     if _is_run(source):
-        return sha256(_checkpoint(path) / WEIGHTS)
+        return tensors_hash(_checkpoint(path) / WEIGHTS)
     if path.is_file():
         return sha256(path)
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else []

@@ -2,7 +2,8 @@
 
 A checkpoint is a folder: model.safetensors (averaged weights), config.json and tokenizer.json, which are enough to
 sample; training.safetensors (weights and optimizer moments) and progress.json, which are needed to go on; and
-manifest.json with a hash of each. It is written aside, flushed to disk and renamed.
+manifest.json with a hash of each. It is written aside, flushed to disk and renamed. Where each process writes its part,
+a list of shards and the shards stand for each file of tensors.
 """
 
 import json
@@ -10,37 +11,56 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from candi.base.config import read_json
 from candi.base.errors import UserError
 from candi.base.files import sha256
+from candi.base.shards import index_of, join
 from candi.model.files import CONFIG, WEIGHTS
 
 MANIFEST, CHECKPOINTS = "manifest.json", "checkpoints"
 _NAME, _ASIDE = "step-{:08d}", ".writing-"
+_SHARDS = ".shards.json"
 
 
 def write(parent: Path, step: int, fill: Callable[[Path], None], keep: int) -> Path:
     """Let `fill` write the files of a checkpoint, then make it appear at once; older ones beyond `keep` go."""
-    final = parent / _NAME.format(step)
-    aside = parent / f"{_ASIDE}{final.name}"
-    _remove(aside)
-    aside.mkdir(parents=True)
+    aside = begin(parent, step)
     try:
         fill(aside)
-        hashes = {path.name: sha256(path) for path in sorted(aside.iterdir())}
-        (aside / MANIFEST).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
-        for path in aside.iterdir():
-            _flush(path)
-        _flush(aside)
+        return complete(aside, keep)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)
         raise
+
+
+def place_aside(parent: Path, step: int) -> Path:
+    """Where a checkpoint is written before it appears."""
+    return parent / f"{_ASIDE}{_NAME.format(step)}"
+
+
+def begin(parent: Path, step: int) -> Path:
+    """An empty folder for its files. What an earlier attempt has left goes."""
+    aside = place_aside(parent, step)
+    _remove(aside)
+    aside.mkdir(parents=True)
+    return aside
+
+
+def complete(aside: Path, keep: int, known: Mapping[str, str] | None = None) -> Path:
+    """Make a checkpoint whose files are all there appear at once. `known` are hashes of some, which are on the disk."""
+    known, parent = known or {}, aside.parent
+    new = [path for path in sorted(aside.iterdir()) if path.name not in known]
+    hashes = {**known, **{path.name: sha256(path) for path in new}}
+    write_manifest(aside, hashes)
+    for path in (*new, aside / MANIFEST, aside):
+        flush(path)
+    final = parent / aside.name.removeprefix(_ASIDE)
     _remove(final)  # a damaged one of the same step
     os.replace(aside, final)
-    _flush(parent)
+    flush(parent)
     for old in found(parent)[keep:]:
         _remove(old)
     return final
@@ -52,6 +72,31 @@ def _remove(path: Path) -> None:
         path.unlink()
     elif path.exists():
         shutil.rmtree(path)
+
+
+def write_manifest(folder: Path, hashes: Mapping[str, str]) -> None:
+    (folder / MANIFEST).write_text(json.dumps(dict(sorted(hashes.items())), indent=2) + "\n", encoding="utf-8")
+
+
+def joined(folder: Path, out: Path) -> None:
+    """The checkpoint of a folder with each of its files whole, as one process would have written it."""
+    if out.exists():
+        raise UserError(f"{out} is there already; choose another --out.")
+    aside = out.with_name(f"{_ASIDE}{out.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        for path in sorted(folder.iterdir()):
+            whole = path.with_name(path.name.replace(_SHARDS, ".safetensors"))
+            if path == index_of(whole):
+                join(whole, aside / whole.name)
+            elif path.name != MANIFEST and not re.search(r"-\d+-of-\d+\.safetensors$", path.name):
+                shutil.copyfile(path, aside / path.name)
+        write_manifest(aside, {path.name: sha256(path) for path in aside.iterdir()})
+        os.replace(aside, out)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
 
 
 def found(parent: Path) -> list[Path]:
@@ -76,7 +121,8 @@ def _damage(folder: Path) -> str | None:
         hashes = read_json(folder / MANIFEST)
     except UserError as error:
         return str(error)
-    if not isinstance(hashes, dict) or not {CONFIG, WEIGHTS} <= hashes.keys():
+    weights = {WEIGHTS, index_of(Path(WEIGHTS)).name}  # whole, or in shards
+    if not isinstance(hashes, dict) or CONFIG not in hashes or not weights & hashes.keys():
         return f"{MANIFEST} is not what was written"
     for name, expected in hashes.items():
         path = folder / name
@@ -89,7 +135,13 @@ def _damage(folder: Path) -> str | None:
     return None
 
 
-def _flush(path: Path) -> None:
+def kept(path: Path) -> str:
+    """The hash of a file, once it is on the disk."""
+    flush(path)
+    return sha256(path)
+
+
+def flush(path: Path) -> None:
     """To the disk itself, so that the rename is never seen before the content."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -7,8 +7,8 @@ import torch
 
 from candi.base.config import from_json, read_json
 from candi.base.errors import UserError, unknown
-from candi.base.files import sha256
 from candi.base.labels import NO_YES, Label
+from candi.base.shards import tensors_hash
 from candi.base.tensors import check_numbers
 from candi.diffusion.methods.base import Method
 from candi.model.checkpoint import find_checkpoint, step_of, to_stderr
@@ -131,7 +131,7 @@ def classifier_steps(source: str) -> int | None:
 
 def classifier_content(source: str) -> str:
     """The hash of a classifier's weights."""
-    return sha256(_checkpoint(source) / WEIGHTS)
+    return tensors_hash(_checkpoint(source) / WEIGHTS)
 
 
 def classifier_of(folder: Path, name: str) -> str:

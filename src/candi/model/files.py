@@ -11,7 +11,8 @@ from torch import Tensor
 from candi.base.config import read_json
 from candi.base.errors import UserError
 from candi.base.files import sha256
-from candi.base.tensors import check_numbers, read_tensors, tensor_shapes, write_tensors
+from candi.base.shards import TensorFile
+from candi.base.tensors import check_numbers, write_tensors
 from candi.data.tokenizer import Tokenizer
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
@@ -32,14 +33,20 @@ _RENAMED = (
 )
 
 
+def open_weights(path: Path) -> TensorFile:
+    """Tensors by the names that they have now, in one file or in shards, each read when it is asked for."""
+    return TensorFile(path, _current)
+
+
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors by the names that they have now."""
-    return {_current(name): tensor for name, tensor in read_tensors(path).items()}
+    """All of them."""
+    return dict(open_weights(path))
 
 
 def weight_shapes(path: Path) -> dict[str, torch.Size]:
     """Their shapes by the same names, before any of them is read."""
-    return {_current(name): shape for name, shape in tensor_shapes(path).items()}
+    file = open_weights(path)
+    return {name: torch.Size(file.shape(name)) for name in file}
 
 
 def _current(name: str) -> str:
@@ -51,6 +58,11 @@ def _current(name: str) -> str:
 def write_model(folder: Path, weights: dict[str, Tensor], tokenizer: Tokenizer, config: ModelConfig) -> None:
     """model.safetensors, config.json and tokenizer.json."""
     write_tensors(weights, folder / WEIGHTS)
+    write_about(folder, tokenizer, config)
+
+
+def write_about(folder: Path, tokenizer: Tokenizer, config: ModelConfig) -> None:
+    """What a model is beside its weights."""
     (folder / CONFIG).write_text(json.dumps(config.to_json(), indent=2) + "\n", encoding="utf-8")
     (folder / TOKENIZER).write_text(tokenizer.json, encoding="utf-8")
 

@@ -19,7 +19,6 @@ from torch.nn import functional as F
 from candi.base.errors import UserError, unknown
 from candi.base.files import write_text
 from candi.base.rng import Rng
-from candi.base.tensors import write_tensors
 from candi.base.types import Labels, Mask, Tokens
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
@@ -36,10 +35,11 @@ from candi.nets.classifier import READERS, Classifier
 from candi.nets.dit import DiTSettings
 from candi.training.devices import connect
 from candi.training.fit import claimed, disk_errors
-from candi.training.loop import Loop
+from candi.training.loop import Loop, newest
 from candi.training.objective import Objective, RowNumbers
 from candi.training.run import Run, RunRecord
 from candi.training.settings import FitSettings
+from candi.training.team import together
 
 SMALL = DiTSettings(width=128, blocks=3, heads=4, conditioning=64)  # the transformer of a classifier by default
 _HELD_OUT = 4096  # sequences, at most, that the quality is measured on
@@ -139,8 +139,7 @@ class ClassifierTask:
     def objective(self, compile: bool) -> Objective:
         return ClassifierObjective(self.network, self.noise)
 
-    def write(self, folder: Path, weights: dict[str, Tensor]) -> None:
-        write_tensors(weights, folder / WEIGHTS)
+    def write(self, folder: Path) -> None:
         config = json.dumps(dataclasses.asdict(self.config), indent=2) + "\n"
         (folder / CONFIG).write_text(config, encoding="utf-8")
         (folder / TOKENIZER).write_text(self.tokenizer.json, encoding="utf-8")
@@ -159,14 +158,16 @@ def train_classifier(settings: ClassifierSettings, model: Model) -> Path:
         Run(settings.out),
         connect(settings),
     )
-    with disk_errors(run):
-        train, valid, config = _prepare(settings, model, corpus)
+    with together(fabric, settings.nodes, lambda: newest(run)) as team, disk_errors(run):
+        team.share(settings.out)
+        train, valid, config = team.in_turn(lambda: _prepare(settings, model, corpus))
         reads = f"{config.noise or 'clean'} {config.tokenizer}"  # what counts of the run, whose folder may move
         record = RunRecord(settings.to_json() | {"run": reads}, corpus.fingerprint, settings.defaults())
         torch.manual_seed(settings.seed)
         noise = copy.deepcopy(model.denoiser.method).to(fabric.device) if settings.noisy else None
         task = ClassifierTask(config.build(), config, model.tokenizer, noise)
         with claimed(run, record, settings, model.tokenizer):
+            team.all_ready()
             fabric.launch()
             folder = Loop(task, train, valid, settings, fabric, run).go()
             if fabric.is_global_zero:

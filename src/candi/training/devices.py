@@ -7,15 +7,18 @@ from typing import Literal
 
 import torch
 from lightning.fabric import Fabric
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.strategies.ddp import DDPStrategy
 from lightning.fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning.fabric.strategies.strategy import Strategy
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard
 
 from candi.base.errors import UserError
+from candi.base.shards import TensorFile, rows_of
 from candi.nets.fp8 import need_eight_bits
 from candi.training.objective import Objective
 from candi.training.settings import FitSettings
@@ -37,6 +40,7 @@ def connect(settings: FitSettings) -> Fabric:
     kind = accelerator(settings)
     devices = _count(settings, kind)
     world = devices * settings.nodes
+    _check_launcher(devices, settings.nodes)
     if settings.batch_size % world:
         raise UserError(f"A batch of {settings.batch_size} cannot be shared by {world} devices; make it a multiple.")
     share = settings.batch_size // world
@@ -75,15 +79,49 @@ def accelerator(settings: FitSettings) -> str:
     return settings.device
 
 
-def _count(settings: FitSettings, accelerator: str) -> int:
-    available = torch.cuda.device_count() if accelerator == "cuda" else 1
+def _available(accelerator: str) -> int:
+    return torch.cuda.device_count() if accelerator == "cuda" else 1
+
+
+def on_each_node(settings: FitSettings, accelerator: str) -> int:
+    """Devices that are asked for on each node."""
     if settings.devices == "auto":
-        return available
+        return _available(accelerator)
     if settings.devices < 1:
         raise UserError(f"--devices must be auto or at least 1, not {settings.devices}.")
-    if accelerator == "cuda" and settings.devices > available:
-        raise UserError(f"{settings.devices} devices were asked for but there are {available}.")
     return settings.devices
+
+
+def all_here(settings: FitSettings) -> bool:
+    """Whether all devices can be used at once by this command, alone or as a launcher has started it."""
+    kind = accelerator(settings)
+    launched = _launcher() is not None or {"NODE_RANK", "LOCAL_RANK"} & set(os.environ)
+    enough = kind == "cpu" or on_each_node(settings, kind) <= _available(kind)
+    return enough and (settings.nodes == 1 or bool(launched))
+
+
+def _count(settings: FitSettings, accelerator: str) -> int:
+    count = on_each_node(settings, accelerator)
+    if accelerator == "cuda" and count > _available(accelerator):
+        raise UserError(f"{count} devices were asked for but there are {_available(accelerator)}.")
+    return count
+
+
+def _launcher() -> tuple[str, int] | None:
+    """What has started this process as one of several, and of how many."""
+    if TorchElasticEnvironment.detect():
+        return "torchrun", int(os.environ["WORLD_SIZE"])
+    return ("srun", int(os.environ["SLURM_NTASKS"])) if SLURMEnvironment.detect() else None
+
+
+def _check_launcher(devices: int, nodes: int) -> None:
+    """Refuse processes that would not be those of one run: each would train alone."""
+    launcher, started = _launcher() or ("", devices * nodes)
+    if started != devices * nodes:
+        raise UserError(
+            f"{launcher} has started {started} processes, but --nodes {nodes} with --devices {devices} on each make "
+            f"{devices * nodes}; let the two agree."
+        )
 
 
 def _strategy(settings: FitSettings, world: int) -> Strategy | str:
@@ -110,12 +148,21 @@ def gathered(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def placed_like(full: Tensor, reference: Tensor) -> Tensor:
-    """A full tensor on the device and, if the reference is sharded, in the shards of the reference."""
-    full = full.to(reference.device, reference.dtype)
-    if isinstance(reference, DTensor):
-        return distribute_tensor(full, reference.device_mesh, reference.placements)
-    return full
+def own_rows(tensor: Tensor) -> tuple[Tensor, int, int]:
+    """The rows of a tensor that this process has, the number of the first and the one after the last."""
+    if not isinstance(tensor, DTensor):
+        return tensor, 0, len(tensor) if tensor.dim() else 1
+    assert tensor.placements == (Shard(0),)  # as FSDP cuts all of them
+    start, stop = rows_of(len(tensor), tensor.device_mesh.get_local_rank(), tensor.device_mesh.size())
+    local = tensor.to_local()
+    assert len(local) == stop - start
+    return local, start, stop
+
+
+def fill(tensor: Tensor, source: TensorFile, name: str) -> None:
+    """Read this process's rows of a tensor, and no others."""
+    rows, start, stop = own_rows(tensor)
+    rows.copy_(source.rows(name, start, stop) if tensor.dim() else source[name])
 
 
 def reshard(module: nn.Module) -> None:

@@ -1,19 +1,25 @@
 """What a run will need, measured: a few of its steps or parts of them are made, and nothing is kept of them."""
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
+from candi.base.errors import UserError
 from candi.base.memory import gib, memory, memory_used
-from candi.training.devices import connect
+from candi.training.assumed import Devices
+from candi.training.devices import accelerator, all_here, connect, on_each_node
 from candi.training.display import Display
-from candi.training.fit import DenoiserTask, disk_errors, is_first_process, prepare
-from candi.training.loop import Loop
+from candi.training.fit import DenoiserTask, disk_errors, prepare
+from candi.training.loop import Loop, newest
 from candi.training.run import Run
 from candi.training.settings import TrainSettings
 from candi.training.step import StepResult
+from candi.training.team import together
 
 _SECONDS, _STEPS = 5.0, 20  # steps are timed for so long, or so many
 _PART_SECONDS = 2.0  # of a long step only a part is timed
@@ -32,6 +38,7 @@ class Estimate:
     memory_there: int
     checkpoint: int
     micro_batch_size: int
+    devices: int = 1
 
     def needs(self, settings: TrainSettings) -> str:
         """Memory and time."""
@@ -40,7 +47,8 @@ class Estimate:
             steps = min(steps, max(1, math.ceil((60 * settings.minutes - self.first) / self.each) + 1))
         total = self.first + (steps - 1) * self.each
         return "\n".join([
-            f"memory      {gib(self.memory)} of {gib(self.memory_there)} at the peak, "
+            f"memory      {gib(self.memory)} of {gib(self.memory_there)} at the peak"
+            f"{f' of each of {self.devices} devices' if self.devices > 1 else ''}, "
             f"{self.micro_batch_size} sequences at once",
             f"time        {self.each:.2f} s a step ({tokens / self.each:,.0f} tokens/s), the first {self.first:.1f} s; "
             f"{_duration(total)} for {steps:,} steps ({steps * tokens / 1e6:,.1f}M tokens), validation and samples not "
@@ -49,20 +57,21 @@ class Estimate:
 
 
 def estimate(settings: TrainSettings, start: Path | None = None) -> Estimate | None:
-    """Print what the run will need, each thing as soon as it is known. None for all processes but the first."""
-    run, fabric = Run(settings.out), connect(settings)
-    with disk_errors(run):
-        if not is_first_process():
-            fabric.launch()
-            fabric.barrier()
-        made = prepare(settings, start)
+    """Print what the run will need, each thing as soon as it is known. None for all processes but the first.
+
+    Devices that are not here are told of by one that is: with its share of a step, the rest being assumed.
+    """
+    here = all_here(settings)
+    measured = settings if here else _one_of(settings)
+    run, fabric = Run(settings.out), connect(measured)
+    with together(fabric, measured.nodes, lambda: newest(run)) as team, disk_errors(run):
+        made = team.in_turn(lambda: prepare(settings, start))
         dataset, denoiser = made.dataset, made.denoiser
-        if is_first_process():
-            fabric.launch()
-            fabric.barrier()
+        team.all_ready()
+        fabric.launch()
         assert denoiser.config is not None
         task = DenoiserTask(denoiser, dataset.tokenizer, denoiser.config, settings.label_dropout, made.rates)
-        loop = Loop(task, dataset.train, None, settings, fabric, run)
+        loop = Loop(task, dataset.train, None, measured, fabric, run)
         checkpoint = 4 * _COPIES * loop.size
         if fabric.is_global_zero:
             print(f"network     {loop.size / 1e6:.1f}M parameters", flush=True)
@@ -75,13 +84,34 @@ def estimate(settings: TrainSettings, start: Path | None = None) -> Estimate | N
         need = loop.fit_to_memory(display)
         display.say("Timing steps.")
         first, each = _whole_steps(loop, display) if need is None else _parts_of_steps(loop)
+        held = memory_used(fabric.device)
+        most = held if need is None else max(held, begun + need.of(loop.micro_batch_size))
+        most = int(fabric.all_reduce(torch.tensor(float(most), device=fabric.device), reduce_op="max"))  # type: ignore[arg-type]
     if not fabric.is_global_zero:
         return None
-    held = memory_used(fabric.device)
-    most = held if need is None else max(held, begun + need.of(loop.micro_batch_size))
-    found = Estimate(loop.size, first, each, most, memory(fabric.device), checkpoint, loop.micro_batch_size)
+    devices = fabric.world_size
+    if not here:
+        units = [sum(p.numel() for p in unit.parameters()) for unit in denoiser.trunk.sharding_units()]
+        devices = settings.batch_size // measured.batch_size
+        largest = max([loop.size - sum(units), *units])
+        others = Devices(devices, settings.strategy == "fsdp", loop.size, largest)
+        most, first, each = others.memory(most), first + others.seconds, each + others.seconds
+        print(f"devices     {others.said(measured.batch_size)}")
+    elif devices > 1:
+        print(f"devices     {devices}, all measured: memory is that of the fullest, time that of a step of them all")
+    found = Estimate(loop.size, first, each, most, memory(fabric.device), checkpoint, loop.micro_batch_size, devices)
     print(found.needs(settings))
     return found
+
+
+def _one_of(settings: TrainSettings) -> TrainSettings:
+    """One device with its share of a step."""
+    world = on_each_node(settings, accelerator(settings)) * settings.nodes
+    if settings.batch_size % world:
+        raise UserError(f"A batch of {settings.batch_size} cannot be shared by {world} devices; make it a multiple.")
+    share = settings.batch_size // world
+    alone = {"devices": 1, "nodes": 1, "strategy": "auto", "sharded_checkpoints": False}
+    return dataclasses.replace(settings, **alone, batch_size=share)  # type: ignore[arg-type]
 
 
 def _whole_steps(loop: Loop, display: Display) -> tuple[float, float]:

@@ -12,12 +12,13 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from torch import Tensor
 
 from candi.base.errors import UserError
-from candi.base.files import sha256, write_text
+from candi.base.files import write_text
+from candi.base.shards import tensors_hash
 from candi.data.cache import default_folder, load_tokenizer
 from candi.data.corpus import Corpus
 from candi.data.datasets import Dataset, load_dataset
 from candi.data.tokenizer import Tokenizer
-from candi.model.files import WEIGHTS, write_model
+from candi.model.files import WEIGHTS, write_about
 from candi.model.model import Model
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
@@ -28,6 +29,7 @@ from candi.training.objective import DenoisingObjective, Objective
 from candi.training.run import TOKENIZER, Run, RunRecord
 from candi.training.settings import FitSettings, TrainSettings
 from candi.training.start import rates, start_from, started_config
+from candi.training.team import Team, together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +49,8 @@ class DenoiserTask:
     def objective(self, compile: bool) -> Objective:
         return DenoisingObjective(self.network, self.label_dropout, compile)
 
-    def write(self, folder: Path, weights: dict[str, Tensor]) -> None:
-        write_model(folder, weights, self.tokenizer, self.config)
+    def write(self, folder: Path) -> None:
+        write_about(folder, self.tokenizer, self.config)
 
     def sample(self, weights: dict[str, Tensor], settings: FitSettings, device: torch.device) -> list[str]:
         denoiser = Denoiser.build(self.config)
@@ -70,8 +72,11 @@ def fit(denoiser: Denoiser, dataset: Dataset, settings: FitSettings | None = Non
         settings = FitSettings(**values)
     elif values:
         settings = dataclasses.replace(settings, **values)
-    fabric = connect(settings)
-    return Model.read(_run(Prepared(dataset, denoiser), settings, fabric), fabric.device)
+    fabric, run = connect(settings), Run(settings.out)
+    with together(fabric, settings.nodes, lambda: newest(run)) as team, disk_errors(run):
+        team.share(settings.out)
+        made = team.in_turn(lambda: Prepared(dataset, denoiser))
+        return Model.read(_run(made, settings, fabric, team), fabric.device)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +90,7 @@ class Prepared:
     start: Mapping[str, str] | None = None
 
 
-def _run(made: Prepared, settings: FitSettings, fabric: Fabric, launched: bool = False) -> Path:
+def _run(made: Prepared, settings: FitSettings, fabric: Fabric, team: Team) -> Path:
     """The newest checkpoint, once the training is done."""
     denoiser, dataset = made.denoiser, made.dataset
     config = denoiser.config
@@ -101,11 +106,10 @@ def _run(made: Prepared, settings: FitSettings, fabric: Fabric, launched: bool =
         raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
     run, record = Run(settings.out), run_record(settings, config, dataset.fingerprint, made.start)
     with disk_errors(run), claimed(run, record, settings, dataset.tokenizer):
-        if not launched:
-            fabric.launch()
-            fabric.barrier()
         if denoiser.method.gaussian() is not None:
             denoiser.method.frequencies = dataset.frequencies()
+        team.all_ready()
+        fabric.launch()
         if settings.precision == "fp8-mixed":
             eight_bit(denoiser.trunk)
         task = DenoiserTask(denoiser, dataset.tokenizer, config, settings.label_dropout, made.rates)
@@ -159,12 +163,11 @@ def train(settings: TrainSettings, start: Path | None = None) -> Path:
 
     `start` is the folder with the files of the model that --init names.
     """
-    fabric = connect(settings)
-    others = not is_first_process()
-    if others:  # they wait for the first one, whose tokens they find in the cache
-        fabric.launch()
-        fabric.barrier()
-    return _run(prepare(settings, start), settings, fabric, others)
+    fabric, run = connect(settings), Run(settings.out)
+    with together(fabric, settings.nodes, lambda: newest(run)) as team, disk_errors(run):
+        team.share(settings.out)
+        made = team.in_turn(lambda: prepare(settings, start))
+        return _run(made, settings, fabric, team)
 
 
 def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
@@ -194,5 +197,5 @@ def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
     if source is None or start is None:
         return Prepared(dataset, denoiser)
     old = start_from(denoiser, source)
-    origin = {"source": str(settings.init), "sha256": sha256(start / WEIGHTS)}
+    origin = {"source": str(settings.init), "sha256": tensors_hash(start / WEIGHTS)}
     return Prepared(dataset, denoiser, rates(settings, old), origin)

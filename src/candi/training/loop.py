@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
+from torch.distributed import all_gather_object
 
 from candi.base.config import from_json, read_json
 from candi.base.errors import UserError
@@ -19,7 +20,7 @@ from candi.base.rng import fold_in
 from candi.base.tensors import write_tensors
 from candi.data.rows import Sequences
 from candi.model import checkpoint
-from candi.model.files import WEIGHTS, read_weights
+from candi.model.files import WEIGHTS, open_weights
 from candi.nets.trunk import parameter_count
 from candi.training.display import Display
 from candi.training.interrupt import Interrupt, graceful
@@ -80,8 +81,8 @@ class Task(Protocol):
     def objective(self, compile: bool) -> Objective:
         """What is minimised."""
 
-    def write(self, folder: Path, weights: dict[str, Tensor]) -> None:
-        """The files that make a checkpoint a model."""
+    def write(self, folder: Path) -> None:
+        """The files that make weights a model."""
 
     def sample(self, weights: dict[str, Tensor], settings: FitSettings, device: torch.device) -> list[str]:
         """Samples to look at while it is trained; none if there is nothing to sample."""
@@ -312,20 +313,53 @@ class Loop:
 
     def _save(self) -> None:
         self._check_finite()
-        averaged, training = self.step.averaged(), self.step.training()
         progress = dataclasses.replace(
             self.progress, loss_sum=float(self._reduce(self.loss_sum, "mean")), micro_batch_size=self.micro_batch_size,
             device=self.fabric.device.type,
         )  # fmt: skip
 
-        def fill(folder: Path) -> None:
-            self.task.write(folder, averaged)
-            write_tensors(training, folder / TRAINING)
+        def about(folder: Path) -> None:
+            self.task.write(folder)
             (folder / PROGRESS).write_text(json.dumps(dataclasses.asdict(progress)) + "\n", encoding="utf-8")
+
+        (self._save_pieces if self.settings.sharded_checkpoints else self._save_whole)(about)
+        self.fabric.barrier()
+
+    def _save_whole(self, about: Callable[[Path], None]) -> None:
+        averaged, training = self.step.averaged(), self.step.training()
+
+        def fill(folder: Path) -> None:
+            write_tensors(averaged, folder / WEIGHTS)
+            write_tensors(training, folder / TRAINING)
+            about(folder)
 
         if self.fabric.is_global_zero:
             checkpoint.write(self.run.checkpoints, self.progress.step, fill, self.settings.keep)
+
+    def _save_pieces(self, about: Callable[[Path], None]) -> None:
+        """Each process its own; the first one lets the checkpoint appear when all of them are on the disk."""
+        part, parts, first = self.fabric.global_rank, self.fabric.world_size, self.fabric.is_global_zero
+        folder = checkpoint.place_aside(self.run.checkpoints, self.progress.step)
+        if first:
+            checkpoint.begin(self.run.checkpoints, self.progress.step)
         self.fabric.barrier()
+        both = dict(zip((WEIGHTS, TRAINING), self.step.pieces(), strict=True))
+        files = [pieces.write(folder / name, part, parts) for name, pieces in both.items()]
+        hashes = [checkpoint.kept(file) for file in files]
+        known = self._from_all(dict(zip((file.name for file in files), hashes, strict=True)))
+        if first:
+            for name, pieces in both.items():
+                pieces.write_index(folder / name, parts)
+            about(folder)
+            checkpoint.complete(folder, self.settings.keep, known)
+
+    def _from_all(self, mine: dict[str, str]) -> dict[str, str]:
+        """What each process knows, in one."""
+        if self.fabric.world_size == 1:
+            return mine
+        found: list[dict[str, str]] = [{}] * self.fabric.world_size
+        all_gather_object(found, mine)
+        return {name: value for one in found for name, value in one.items()}
 
     def _restore(self, display: Display) -> None:
         """Continue from the newest intact checkpoint, if there is one."""
@@ -335,7 +369,7 @@ class Loop:
             return
         self.progress = Progress.read(folder / PROGRESS)
         self.loss_sum.fill_(self.progress.loss_sum)
-        self.step.restore(self.progress.step, read_weights(folder / WEIGHTS), read_weights(folder / TRAINING))
+        self.step.restore(self.progress.step, open_weights(folder / WEIGHTS), open_weights(folder / TRAINING))
         if not self._finished():
             display.say(f"Continuing {self.run.folder} from step {self.progress.step}.")
 

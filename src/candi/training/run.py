@@ -24,7 +24,7 @@ MAY_CHANGE = {
     "out", "cache", "steps", "minutes", "micro_batch_size", "checkpoint_every", "keep", "log_every",
     "validate_every", "validate_windows", "sample_every", "samples", "sample_steps",
     "device", "devices", "nodes", "strategy", "precision", "record", "compile", "keep_activations",
-    "deterministic",
+    "deterministic", "sharded_checkpoints",
 }  # fmt: skip
 _OLD_NAMES = {"batch": "batch_size", "micro_batch": "micro_batch_size", "accelerator": "device"}  # of runs of 0.1
 _COLUMNS = ("step", "loss", "valid_loss", "learning_rate", "gradient_norm", "tokens_per_second", "seconds")

@@ -40,6 +40,7 @@ class FitSettings:
         ema: Decay of the averaged weights that are used for sampling, reached after a warm-up.
         checkpoint_every: Steps between checkpoints.
         keep: Checkpoints kept.
+        sharded_checkpoints: With fsdp, each process writes its pieces of the model: for one that no process can hold.
         log_every: Steps between lines of metrics.csv.
         validate_every: Steps between validations; 0 for none.
         validate_windows: Sequences in a validation.
@@ -77,6 +78,7 @@ class FitSettings:
     ema: float = 0.9999
     checkpoint_every: int = 500
     keep: int = 2
+    sharded_checkpoints: bool = False
     log_every: int = 10
     validate_every: int = 500
     validate_windows: int = 128
@@ -109,6 +111,10 @@ class FitSettings:
             below_one(name, values[name])
         if not 0 <= self.keep_activations <= 1:
             raise UserError(f"--keep-activations must be in [0, 1], not {self.keep_activations}.")
+        if self.sharded_checkpoints and self.strategy != "fsdp":
+            raise UserError("--sharded-checkpoints are of a model in pieces; give --strategy fsdp as well.")
+        if self.sharded_checkpoints and self.sample_every:
+            raise UserError("A model in pieces makes no samples on the way; give --sample-every 0 as well.")
         if self.seed >= 2**63:
             raise UserError(f"--seed must be below 2^63, not {self.seed}.")
 

@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from torch._dynamo.exc import TorchDynamoException
 
 from candi.base.errors import UserError
-from candi.training.devices import gathered, placed_like, reshard
+from candi.base.shards import TensorFile
+from candi.training.devices import fill, gathered, reshard
 from candi.training.ema import EMA
 from candi.training.loader import MicroBatch
 from candi.training.memory import Allocated, MemoryNeed, NoMemoryLeft, out_of_memory
 from candi.training.objective import Objective
 from candi.training.optim import Groups, adamw, learning_rate
+from candi.training.pieces import Pieces
 from candi.training.recorded import RecordedGradients, worth_recording
 from candi.training.settings import FitSettings
 
@@ -175,8 +177,11 @@ class TrainStep:
 
     def averaged(self) -> dict[str, Tensor]:
         """The averaged weights, whole and on the CPU, with buffers, and tied weights under all their names."""
-        weights = self._whole(self.ema.shadow)
+        weights = _whole(self._averages())
         return weights | self._buffers() | {name: weights[first].clone() for name, first in self._tied.items()}
+
+    def _averages(self) -> dict[str, Tensor]:
+        return dict(zip(self.names, self.ema.shadow, strict=True))
 
     def _buffers(self) -> dict[str, Tensor]:
         """What a network keeps beside its weights."""
@@ -186,27 +191,41 @@ class TrainStep:
 
     def training(self) -> dict[str, Tensor]:
         """The weights themselves and the optimizer's moments, whole and on the CPU."""
-        groups = {"weight": self._whole(self.parameters)}
+        return _whole(self._optimized())
+
+    def _optimized(self) -> dict[str, Tensor]:
+        groups: dict[str, Sequence[Tensor]] = {"weight": self.parameters}
         for key in _MOMENTS:
             # a parameter that never had a gradient has no moments
             states = [(parameter, self.optimizer.state.get(parameter, {})) for parameter in self.parameters]
-            groups[key] = self._whole([state.get(key, torch.zeros_like(parameter)) for parameter, state in states])
-        return {f"{group}/{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
+            groups[key] = [state.get(key, torch.zeros_like(parameter)) for parameter, state in states]
+        return {
+            f"{group}/{name}": tensor
+            for group, tensors in groups.items()
+            for name, tensor in zip(self.names, tensors, strict=True)
+        }
+
+    def pieces(self) -> tuple[Pieces, Pieces]:
+        """The same two, `averaged` and `training`, as they lie on the processes."""
+        return Pieces(self._averages(), self._buffers(), self._tied), Pieces(self._optimized())
 
     @torch.no_grad()
-    def restore(self, step: int, averaged: Mapping[str, Tensor], training: Mapping[str, Tensor]) -> None:
+    def restore(self, step: int, averaged: TensorFile, training: TensorFile) -> None:
         state = {}
         order = [place for places in self._groups.values() for place in places]  # in which the optimizer counts them
         for index, place in enumerate(order):
             name, parameter, shadow = self.names[place], self.parameters[place], self.ema.shadow[place]
-            parameter.copy_(placed_like(training[f"weight/{name}"], parameter))
-            shadow.copy_(placed_like(averaged[name], shadow))
-            moments = {key: placed_like(training[f"{key}/{name}"], parameter) for key in _MOMENTS}
+            fill(parameter, training, f"weight/{name}")
+            fill(shadow, averaged, name)
+            moments = {key: torch.zeros_like(parameter) for key in _MOMENTS}
+            for key, moment in moments.items():
+                fill(moment, training, f"{key}/{name}")
             state[index] = {"step": torch.tensor(float(step)), **moments}
         for name, buffer in self._network.named_buffers():
             if name in averaged:
                 buffer.copy_(averaged[name])
         self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
 
-    def _whole(self, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
-        return {name: gathered(tensor).cpu() for name, tensor in zip(self.names, tensors, strict=True)}
+
+def _whole(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: gathered(tensor).cpu() for name, tensor in tensors.items()}
