@@ -32,6 +32,11 @@ def document(row: Row, column: str, chat: str = CHAT) -> Piece:
     raise UserError(f"{place} has no text in the field {column!r}; set --text-field to one of: {names}.")
 
 
+def is_document(row: Row, column: str) -> bool:
+    """Whether a row has anything that `document` takes."""
+    return any(name in row.values for name in (column, "prompt", "messages", "tokens"))
+
+
 def opening(row: Row, column: str, chat: str = CHAT) -> Opening:
     """What a row gives to begin with, for a model that goes on from there: a prompt, messages, or given integers."""
     values, place = row.values, row.place
