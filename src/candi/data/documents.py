@@ -116,8 +116,9 @@ def _integers(values: Any, place: Place) -> NDArray[np.int64]:
         tokens = np.empty(0, object)
     if tokens.ndim != 1 or not (np.issubdtype(tokens.dtype, np.integer) or not tokens.size):
         raise UserError(f"{place}: tokens is no list of integers; mend it.")
-    if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= 2**31):
-        raise UserError(f"{place} holds the token {int(tokens.min())}; tokens are integers from 0 on, below 2^31.")
+    for extreme in (int(tokens.min()), int(tokens.max())) if tokens.size else ():
+        if not 0 <= extreme < 2**31:
+            raise UserError(f"{place} holds the token {extreme}; tokens are integers from 0 on, below 2^31.")
     return tokens.astype(np.int64)
 
 
