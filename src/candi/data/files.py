@@ -93,7 +93,8 @@ class DataFile:
         if head.startswith(tuple(mark for mark, _ in _MARKS)):
             return True
         try:
-            codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be cut
+            whole = len(head) < _SNIFFED  # else the last character may be cut
+            codecs.getincrementaldecoder("utf-8")().decode(head, final=whole)
         except UnicodeDecodeError:
             return False
         return b"\0" not in head
