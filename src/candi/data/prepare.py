@@ -200,9 +200,10 @@ class _Preparation:
 
     def _shards(self, bundle: _Bundle, bar: ProgressBar) -> Iterator[Shard]:
         """The shards of a bundle. Those that are there are passed over: their documents are read and not encoded."""
-        number, size, shard = 0, 0, None
+        number, size, held, shard = 0, 0, False, None
         before = self.read
         for batch in self._batches(bundle):
+            held = True  # even if it is of size 0: an end may stand alone
             key = _key(self.how, bundle.key, number)
             if key in self.known:
                 size += _size(batch)
@@ -214,8 +215,8 @@ class _Preparation:
             self._show(bar, before, _size(batch))
             if size >= _SHARD:
                 yield self.known[key] if shard is None else shard.write(self.folder, key)
-                number, size, shard = number + 1, 0, None
-        if size or shard is not None or not number:
+                number, size, held, shard = number + 1, 0, False, None
+        if held or not number:
             key = _key(self.how, bundle.key, number)
             yield self.known[key] if key in self.known else (shard or _Shard(self.dtype)).write(self.folder, key)
         self.read = before + sum(path.stat().st_size for path in self._paths(bundle))
