@@ -96,10 +96,10 @@ class Tokenizer:
     def from_spec(cls, spec: str, corpus: Corpus) -> "Tokenizer":
         """char, bytes, bpe:SIZE, smiles, dna, protein, integers, or the path of one that exists."""
         kind, _, how = spec.partition(":")
-        if spec in ("char", "char+unknown") and not _holds_integers(corpus):
-            return cls.characters(corpus.pieces(), corpus.by_rows, spec == "char+unknown")
-        if spec == "char" or kind == "integers":
+        if kind == "integers" or (spec == "char" and _holds_integers(corpus)):
             return cls(vocabularies.integers_of(corpus.pieces(), how))
+        if spec in ("char", "char+unknown"):
+            return cls.characters(corpus.pieces(), corpus.by_rows, spec == "char+unknown")
         if spec == "bytes":
             return cls(vocabularies.of_bytes())
         if spec in vocabularies.ALPHABETS:
