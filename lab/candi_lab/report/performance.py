@@ -62,8 +62,8 @@ def _preparing(name: str, result: Result) -> str:
     ]
     return (
         f"## Preparing on {machine['device']}\n\n"
-        f"`candi prepare` as a command of its own, its start included: documents of shuffled lines of Python's manual, a "
-        f"byte-level BPE of {settings['vocab_size']:,} tokens.{shared} What a corpus of the web would take is "
+        "`candi prepare` as a command of its own, its start included: documents of shuffled lines of Python's manual, "
+        f"a byte-level BPE of {settings['vocab_size']:,} tokens.{shared} What a corpus of the web would take is "
         f"extrapolated from JSON lines. `lab/benchmarks/{name}.json`.\n\n"
         + table(["file", "MB", "cores", "MB/s", "peak GB"], rows)
         + f"\n\n{_findings(result)}"
