@@ -44,7 +44,7 @@ def opening(row: Row, column: str, chat: str = CHAT) -> Opening:
         return (Part(_text(values, "prompt", place), True),)
     if "messages" in values:
         before, _ = _around(chat)
-        said = [part._replace(given=True) for part in _messages(values["messages"], chat, place, learned=False)]
+        said = [part._replace(given=True) for part in _messages(values["messages"], chat, place)]
         return (*said, Part(before.replace("{role}", _LEARNED), True))
     if "tokens" in values:
         piece = _of_column(values, "tokens", place)
@@ -76,7 +76,7 @@ def _joined(parts: Sequence[Part], place: Place) -> Piece:
     return Piece("".join(part.text for part in parts), True, place, tuple(parts))
 
 
-def _messages(messages: Any, chat: str, place: Place, learned: bool = True) -> tuple[Part, ...]:
+def _messages(messages: Any, chat: str, place: Place) -> tuple[Part, ...]:
     """Of an assistant's message the content and what follows it are learned, all else is given."""
     before, after = _around(chat)
     parts = list[Part]()
@@ -87,7 +87,7 @@ def _messages(messages: Any, chat: str, place: Place, learned: bool = True) -> t
         if not isinstance(role, str) or not isinstance(content, str):
             raise UserError(f"{place}: a message of a chat has a role and a content, both text; mend {message!r}.")
         check_text(content, place)
-        given = role != _LEARNED or not learned
+        given = role != _LEARNED
         parts += [Part(before.replace("{role}", role), True), Part(content + after.replace("{role}", role), given)]
     return tuple(parts)
 
