@@ -164,3 +164,33 @@ def test_guidance_is_measured_for_every_method_that_can_be_guided(tmp_path, monk
     assert found["settings"]["length"] == 32  # a molecule's, whatever the size
     assert found["findings"]["mdlm, discrete guidance (transformer) / mdlm alone, 2 steps"] > 0
     assert "tokens/s" in capsys.readouterr().out
+
+
+def test_preparing_is_measured_by_kind_cores_and_size(tmp_path, capsys):
+    out = tmp_path / "cpu-prepare.json"
+    main(["bench", "prepare", "--megabytes", "1", "--sizes", "1", "--cores", "1", "--vocab-size", "300",
+          "--shared", "true", "--out", str(out)])  # fmt: skip
+    found = json.loads(out.read_text())
+    assert [row["what"] for row in found["rows"]] == ["txt", "jsonl", "parquet", "txt, by size"]
+    assert all(row["mb_per_second"] > 0 and row["peak_gb"] > 0.1 for row in found["rows"])
+    stored = [row["stored_mb"] for row in found["rows"]]
+    assert max(stored) < 1.3 * min(stored), "the same text in every kind of file"
+    assert stored[0] == pytest.approx(2 * 10**6 / 1.7 / 1e6, rel=0.5), "two bytes a token"
+    hours = found["findings"]["OpenWebText (38 GB of text), hours on 1 cores"]
+    assert hours == pytest.approx(38e3 / found["rows"][1]["mb_per_second"] / 3600, rel=1e-3)
+    write_performance(tmp_path, tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert "## Preparing on " in page
+    assert "Others used the machine at the same time." in page
+    assert f"| jsonl | 1 | 1 | {found['rows'][1]['mb_per_second']:.1f} | " in page
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [(["--sizes", "a,b"], "whole numbers"), (["--cores", "0"], "whole numbers"), (["--megabytes", "0"], "at least 1")],
+)
+def test_sizes_of_preparing_are_numbers(flags, says, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["bench", "prepare", *flags])
+    assert stopped.value.code == 2
+    assert says in capsys.readouterr().err

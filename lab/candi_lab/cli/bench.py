@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from candi.base.errors import UserError, unknown
 from candi.cli.parsing import parse, parser
 from candi_lab.bench.guiding import bench_guide
 from candi_lab.bench.limits import bench_limits
+from candi_lab.bench.preparing import PrepareSettings, bench_prepare
 from candi_lab.bench.sampling import bench_sample
 from candi_lab.bench.settings import BenchSettings
 from candi_lab.bench.training import bench_train
@@ -18,9 +20,10 @@ class Kind:
     """A benchmark, its own defaults, and settings that mean nothing to it."""
 
     about: str
-    run: Callable[[BenchSettings], object]
+    run: Callable[[Any], object]
     defaults: Mapping[str, int] = field(default_factory=dict)
     without: frozenset[str] = frozenset()
+    settings: type = BenchSettings
 
 
 _KINDS = {
@@ -45,12 +48,17 @@ _KINDS = {
         {"vocab_size": 23, "length": 32},  # QM9's tokens
         frozenset({"growth", "ablation", "most_steps", "only"}),
     ),
+    "prepare": Kind(
+        "Time candi prepare: by cores, by kind of file, and its memory by the size of the data.",
+        bench_prepare,
+        settings=PrepareSettings,
+    ),
 }
 
 
 def run(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: candi-lab bench train|sample|limits|guide [options]\n")
+        print("usage: candi-lab bench train|sample|limits|guide|prepare [options]\n")
         print(*(f"  {name:<8}{kind.about}" for name, kind in _KINDS.items()), sep="\n")
         return
     name = arguments[0]
@@ -58,10 +66,10 @@ def run(arguments: Sequence[str]) -> None:
         raise unknown("benchmark", name, _KINDS)
     kind = _KINDS[name]
     flags = parser(f"bench {name}", "", kind.about, program="candi-lab")
-    flags.add_class_arguments(BenchSettings, skip=set(kind.without))
+    flags.add_class_arguments(kind.settings, skip=set(kind.without))
     flags.set_defaults({"out": Path(f"bench-{name}.json"), **kind.defaults})
     given = parse(flags, arguments[1:])
     try:
-        kind.run(BenchSettings(**vars(given)))
+        kind.run(kind.settings(**vars(given)))
     except OSError as error:
         raise UserError(f"The results cannot be written ({error}); choose another --out.") from error

@@ -28,6 +28,9 @@ def write_performance(benchmarks: Path, page: Path) -> None:
     found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(benchmarks.glob("*.json"))}
     parts = [_HEAD]
     for name, result in found.items():
+        if name.endswith("-prepare"):
+            parts.append(_preparing(name, result))
+            continue
         guided = name.endswith("-guide")
         parts += [_title(name, result), *([_guided(result)] if guided else [_rows(result), _findings(result)])]
         parts += [_COLD] if any(row.get("kind") == COLD for row in result["rows"]) else []
@@ -46,6 +49,24 @@ def _title(name: str, result: Result) -> str:
         f"{settings['blocks']} blocks, {settings['width']} wide, vocabulary {settings['vocab_size']:,}, "
         f"length {settings['length']:,}, dropout {settings['dropout']}, {settings['dtype']}; torch {machine['torch']}, "
         f"Python {machine['python']}. `lab/benchmarks/{name}.json`."
+    )
+
+
+def _preparing(name: str, result: Result) -> str:
+    """Megabytes a second by kind and cores, the peak of memory by size, and what corpora of the web would take."""
+    machine, settings = result["machine"], result["settings"]
+    shared = " Others used the machine at the same time." if settings["shared"] else ""
+    rows = [
+        [r["what"], f"{r['megabytes']:,}", str(r["cores"]), f"{r['mb_per_second']:.1f}", f"{r['peak_gb']:.2f}"]
+        for r in result["rows"]
+    ]
+    return (
+        f"## Preparing on {machine['device']}\n\n"
+        "`candi prepare` as a command of its own, its start included: documents of shuffled lines of Python's manual, "
+        f"a byte-level BPE of {settings['vocab_size']:,} tokens.{shared} What a corpus of the web would take is "
+        f"extrapolated from JSON lines. `lab/benchmarks/{name}.json`.\n\n"
+        + table(["file", "MB", "cores", "MB/s", "peak GB"], rows)
+        + f"\n\n{_findings(result)}"
     )
 
 
@@ -138,6 +159,7 @@ To measure your own machine:
     candi-lab bench train  --out mine-train.json
     candi-lab bench sample --out mine-sample.json
     candi-lab bench guide  --out mine-guide.json
+    candi-lab bench prepare --out mine-prepare.json
 
 One command times, in one run, our path against a plain reference (one-hot noise of size [B, L, V], logits at every
 position, dense float64 draws, nothing compiled), CANDI against MDLM, and diffusion against autoregression with a KV

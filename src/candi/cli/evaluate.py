@@ -100,8 +100,8 @@ def _likelihood(given: Namespace) -> None:
 
 def _sequences(given: Namespace, model: Model) -> Sequences:
     """As the model was trained on them: windows of a text, or documents that are sequences by themselves."""
-    corpus = Corpus(given.data, given.text_field, model.config.rows or None, given.chat)
     tokenizer = tokenizer_for(model, given.unknown)
+    corpus = Corpus(given.data, given.text_field, None if tokenizer.framed else model.rows, given.chat)
     return load_sequences(
         corpus, tokenizer, model.config.length, rows=model.rows, skip_bad=given.skip_bad, seed=given.seed
     )

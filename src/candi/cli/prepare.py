@@ -32,7 +32,7 @@ def run(arguments: Sequence[str]) -> None:
     corpus = Corpus(given.data, given.text_field, given.rows, given.chat)
     if corpus.prepared is not None:
         raise UserError(f"{given.data} is prepared already; train with it.")
-    tokenizer = load_tokenizer(given.tokenizer, corpus, default_folder(), given.skip_bad)
+    tokenizer = load_tokenizer(given.tokenizer, corpus, default_folder(), given.skip_bad).learning()
     store = prepared(corpus, tokenizer, out, tokenizer.framed)
     size = sum(path.stat().st_size for path in out.glob("*.safetensors"))
     unusable = f", {store.unusable:,} of which cannot be used" if store.unusable else ""

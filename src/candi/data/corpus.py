@@ -20,7 +20,7 @@ from typing import Any
 from candi.base.errors import UserError
 from candi.base.progress import say
 from candi.data.digests import digest
-from candi.data.documents import CHAT, COLUMNS, Opening, document, opening
+from candi.data.documents import CHAT, COLUMNS, Opening, document, is_document, opening
 from candi.data.files import DataFile, is_archive, kind_of, members, on_disk
 from candi.data.pieces import Part, Piece, Place, Row
 from candi.data.readers import READERS, Reader
@@ -29,7 +29,7 @@ from candi.data.store import Manifest, is_store
 PYDOC = "pydoc"  # text that every Python carries
 STDIN = "-"
 HUB = "hf:"  # hf:owner/name or hf:owner/name:split
-_TEXT = (".txt", ".text", ".md", ".rst", "")  # text whatever it looks like
+_TEXT = (".txt", ".text", ".md", ".rst")  # text whatever it looks like
 # data sets inside packages: package, files in it, column
 PACKAGED = {"qm9": ("qm9pack", "data/qm9_part*.csv", "SMILES"), "moses": ("moses", "dataset/data/train.csv*", "SMILES")}
 _PIECE = 1 << 22  # characters read at once
@@ -86,27 +86,42 @@ class Corpus:
 
     def _of(self, packed: DataFile) -> Iterator[Piece]:
         """The pieces of a file, or of all files of an archive."""
-        path = Path(packed.name)
+        path, inside = Path(packed.name), is_archive(Path(packed.name))
+        unread, without, read = Counter[str](), list[Row](), False
         try:
             for file in members(packed):
-                if file.kind in READERS:
-                    reader = READERS[file.kind]
+                reader = READERS.get(file.kind)
+                if reader is not None:
                     columns = tuple(dict.fromkeys((self.column, reader.column, *COLUMNS)))
-                    yield from (self._document(row, reader) for row in reader.rows(file, columns))
-                elif not is_archive(path) or self._is_text(file):
+                    for row in reader.rows(file, columns):
+                        if inside and file.kind == ".json" and not is_document(row, self.column):
+                            unread[file.kind] += 1  # what a file of the same name is about, in WebDataset's shards
+                            without = without or [row]
+                        else:
+                            read = True
+                            yield from self._document(row, reader)
+                elif not inside or self._is_text(file):
+                    read = True
                     with file.text() as text:
                         yield from self._text_pieces(text, Place(file.name))
+                else:
+                    unread[file.kind or "no ending"] += 1
+            if without and not read:
+                document(without[0], self.column)  # says which fields there are
+            self._unread[path] = unread
         except UnicodeDecodeError:
-            raise UserError(
-                f"{path} is not UTF-8 text; convert it first (for example with iconv), or name its kind by its ending "
-                f"({', '.join(sorted(READERS))})."
-            ) from None
+            raise UserError(_no_text(path, packed)) from None
         except _DAMAGED as error:
             raise UserError(f"{path} cannot be read or unpacked ({error}); it may be damaged or cut short.") from None
 
-    def _document(self, row: Row, reader: Reader) -> Piece:
+    def _document(self, row: Row, reader: Reader) -> Iterator[Piece]:
+        """A row as a document, of which a long one comes in pieces, unless it is a sequence of its own."""
         column = self.column if self.column in row.values else reader.column
-        return document(row, column if column in row.values else self.column, self.chat)
+        piece = document(row, column if column in row.values else self.column, self.chat)
+        if len(piece.text) > _PIECE and piece.parts is None and not self.rows:
+            yield from _plain(io.StringIO(piece.text), piece.place)
+        else:
+            yield piece
 
     def _text_pieces(self, text: io.TextIOBase, place: Place) -> Iterator[Piece]:
         for piece in _lines(text, place) if self.rows else _plain(text, place):
@@ -236,6 +251,18 @@ class Corpus:
         return f"{line}; {len(self.skipped):,} hold no text and are not ({names})."
 
     @cached_property
+    def _unread(self) -> dict[Path, Counter[str]]:
+        """Files inside archives that were not read, by their endings."""
+        return {}
+
+    @property
+    def unread(self) -> str:
+        """Which files inside archives hold nothing that could be read, in words, once all has been."""
+        kinds = sum(self._unread.values(), Counter[str]())
+        listed = ", ".join(f"{kind} {n}" for kind, n in kinds.most_common(6))
+        return f"{kinds.total():,} files inside archives hold no text and are not read ({listed})." if kinds else ""
+
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of the content as it lies on disk."""
         if self.prepared is not None:
@@ -261,6 +288,14 @@ class Corpus:
     def _held(self) -> str:
         """The text of a source that is no file."""
         return _manual() if self.source == PYDOC else _standard_input()
+
+
+def _no_text(path: Path, file: DataFile) -> str:
+    kinds = ", ".join(sorted(READERS))
+    if file.holds_nul():
+        return f"{path} holds no text, and its ending names no kind of data that is read ({kinds})."
+    how = "convert it first (for example with iconv), or name its kind by its ending"
+    return f"{path} is not UTF-8 text; {how} ({kinds})."
 
 
 def _kinds(files: list[Path]) -> Counter[str]:

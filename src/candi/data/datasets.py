@@ -81,6 +81,7 @@ def load_dataset(
     corpus, folder = Corpus(data, text_field, rows, chat, stream), cache or default_folder()
     if isinstance(tokenizer, str):
         tokenizer = load_tokenizer(tokenizer, corpus, folder, skip_bad)
+    tokenizer = tokenizer.learning()
     other = None if valid is None else Corpus(valid, text_field, rows, chat)
     train: Sequences
     held_out: Sequences | None

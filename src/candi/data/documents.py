@@ -32,6 +32,11 @@ def document(row: Row, column: str, chat: str = CHAT) -> Piece:
     raise UserError(f"{place} has no text in the field {column!r}; set --text-field to one of: {names}.")
 
 
+def is_document(row: Row, column: str) -> bool:
+    """Whether a row has anything that `document` takes."""
+    return any(name in row.values for name in (column, "prompt", "messages", "tokens"))
+
+
 def opening(row: Row, column: str, chat: str = CHAT) -> Opening:
     """What a row gives to begin with, for a model that goes on from there: a prompt, messages, or given integers."""
     values, place = row.values, row.place
@@ -39,7 +44,7 @@ def opening(row: Row, column: str, chat: str = CHAT) -> Opening:
         return (Part(_text(values, "prompt", place), True),)
     if "messages" in values:
         before, _ = _around(chat)
-        said = [part._replace(given=True) for part in _messages(values["messages"], chat, place, learned=False)]
+        said = [part._replace(given=True) for part in _messages(values["messages"], chat, place)]
         return (*said, Part(before.replace("{role}", _LEARNED), True))
     if "tokens" in values:
         piece = _of_column(values, "tokens", place)
@@ -71,7 +76,7 @@ def _joined(parts: Sequence[Part], place: Place) -> Piece:
     return Piece("".join(part.text for part in parts), True, place, tuple(parts))
 
 
-def _messages(messages: Any, chat: str, place: Place, learned: bool = True) -> tuple[Part, ...]:
+def _messages(messages: Any, chat: str, place: Place) -> tuple[Part, ...]:
     """Of an assistant's message the content and what follows it are learned, all else is given."""
     before, after = _around(chat)
     parts = list[Part]()
@@ -82,7 +87,7 @@ def _messages(messages: Any, chat: str, place: Place, learned: bool = True) -> t
         if not isinstance(role, str) or not isinstance(content, str):
             raise UserError(f"{place}: a message of a chat has a role and a content, both text; mend {message!r}.")
         check_text(content, place)
-        given = role != _LEARNED or not learned
+        given = role != _LEARNED
         parts += [Part(before.replace("{role}", role), True), Part(content + after.replace("{role}", role), given)]
     return tuple(parts)
 
@@ -111,8 +116,9 @@ def _integers(values: Any, place: Place) -> NDArray[np.int64]:
         tokens = np.empty(0, object)
     if tokens.ndim != 1 or not (np.issubdtype(tokens.dtype, np.integer) or not tokens.size):
         raise UserError(f"{place}: tokens is no list of integers; mend it.")
-    if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= 2**31):
-        raise UserError(f"{place} holds the token {int(tokens.min())}; tokens are integers from 0 on, below 2^31.")
+    for extreme in (int(tokens.min()), int(tokens.max())) if tokens.size else ():
+        if not 0 <= extreme < 2**31:
+            raise UserError(f"{place} holds the token {extreme}; tokens are integers from 0 on, below 2^31.")
     return tokens.astype(np.int64)
 
 

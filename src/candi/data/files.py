@@ -67,7 +67,7 @@ class DataFile:
         """The ending that says what it holds, when it is unpacked: .txt of notes.txt.gz."""
         return kind_of(Path(self.name))
 
-    def bytes(self) -> BufferedIOBase:
+    def unpacked(self) -> BufferedIOBase:
         """What it holds, unpacked."""
         packing = suffixes(Path(self.name))[1]
         file = self.open()
@@ -75,12 +75,12 @@ class DataFile:
 
     def seekable(self) -> BufferedIOBase:
         """The same, for formats that are read back and forth: what is packed is held in memory."""
-        stream = self.bytes()
+        stream = self.unpacked()
         return stream if stream.seekable() and not suffixes(Path(self.name))[1] else io.BytesIO(stream.read())
 
     def text(self) -> io.TextIOWrapper:
         """Its text. A mark at its beginning says how it is encoded and is no text; \\r\\n becomes \\n."""
-        stream = io.BufferedReader(cast(io.RawIOBase, self.bytes()), 1 << 16)
+        stream = io.BufferedReader(cast(io.RawIOBase, self.unpacked()), 1 << 16)
         head = stream.peek(4)[:4]
         encoding = next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8")
         return io.TextIOWrapper(stream, encoding=encoding)
@@ -89,15 +89,23 @@ class DataFile:
         """Whether its beginning is text."""
         if self.kind in _NO_TEXT:
             return False
-        with self.bytes() as stream:
-            head = stream.read(_SNIFFED)
+        head = self._head()
         if head.startswith(tuple(mark for mark, _ in _MARKS)):
             return True
         try:
-            codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be cut
+            whole = len(head) < _SNIFFED  # else the last character may be cut
+            codecs.getincrementaldecoder("utf-8")().decode(head, final=whole)
         except UnicodeDecodeError:
             return False
         return b"\0" not in head
+
+    def holds_nul(self) -> bool:
+        """Whether its beginning has bytes that no text has."""
+        return b"\0" in self._head()
+
+    def _head(self) -> bytes:
+        with self.unpacked() as stream:
+            return stream.read(_SNIFFED)
 
 
 def suffixes(path: Path) -> tuple[str, str]:
@@ -135,7 +143,7 @@ def members(file: DataFile) -> Iterator[DataFile]:
                 if not entry.is_dir() and not _hidden(entry.filename):
                     yield DataFile(f"{path}/{entry.filename}", _in_zip(archive, entry))
     else:
-        with file.bytes() as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        with file.unpacked() as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
                 if member.isfile() and not _hidden(member.name):
                     yield DataFile(f"{path}/{member.name}", _in_tar(tar, member))

@@ -50,3 +50,8 @@ class Piece(NamedTuple):
     parts: tuple[Part, ...] | None = None
     tokens: NDArray[np.int64] | None = None
     given: NDArray[np.bool_] | None = None
+
+    @property
+    def size(self) -> int:
+        """Characters, or tokens that are integers."""
+        return len(self.text) if self.tokens is None else len(self.tokens)

@@ -36,6 +36,7 @@ from candi.data.tokenizer import Encoded, Tokenizer
 _SHARD = 1 << 25  # characters of text in a shard, or tokens of integers
 _BATCH = 1 << 21  # characters that are encoded at once
 _SMALL, _BUNDLE = 1 << 20, 256  # bytes of a small file, and how many of them share shards
+_PARTING = 2  # of 256: after how many of them a bundle ends
 _NAMED = 10  # unusable documents that a shard tells about
 _SECONDS = 10.0  # between lines of a log
 
@@ -53,6 +54,7 @@ class _Bundle:
 class _Shard:
     """A shard that is being made."""
 
+    dtype: np.dtype[Any]
     tokens: list[NDArray[Any]] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     given: list[NDArray[np.bool_]] = field(default_factory=list)
@@ -62,7 +64,7 @@ class _Shard:
     some_given: bool = False
 
     def add(self, found: Encoded, ends: bool) -> None:
-        self.tokens.append(found.tokens)
+        self.tokens.append(found.tokens.astype(self.dtype))
         self.size += len(found.tokens)
         self.some_given |= found.given is not None
         self.given.append(np.zeros(len(found.tokens), bool) if found.given is None else found.given)
@@ -76,8 +78,8 @@ class _Shard:
         self.unusable += 1
         self.ends.append(self.size)
 
-    def write(self, folder: Path, key: str, dtype: np.dtype[Any]) -> Shard:
-        tokens = np.concatenate([part.astype(dtype) for part in self.tokens]) if self.tokens else np.empty(0, dtype)
+    def write(self, folder: Path, key: str) -> Shard:
+        tokens = np.concatenate(self.tokens) if self.tokens else np.empty(0, self.dtype)
         given = np.concatenate(self.given) if self.some_given else None
         write_shard(shard_path(folder, key), tokens, np.array(self.ends, np.int64), given)
         count = 0 if given is None else int(given.sum())
@@ -101,29 +103,32 @@ def store_of(corpus: Corpus, tokenizer: Tokenizer, folder: Path, molecules: bool
 
 def prepared(corpus: Corpus, tokenizer: Tokenizer, folder: Path, molecules: bool = False) -> TokenStore:
     """The store in a folder, made or brought up to date by one process, for which others wait."""
-    if (found := _current(corpus, folder)) is not None:
+    how = _key(_how(corpus, tokenizer, molecules))
+    if (found := _current(corpus, how, folder)) is not None:
         return found
     waiting = f"Waiting for another process that turns {corpus.source} into tokens."
     with waiting_lock(folder / LOCK, waiting):
-        if (found := _current(corpus, folder)) is not None:
+        if (found := _current(corpus, how, folder)) is not None:
             return found
         sweep(folder)
-        _Preparation(corpus, tokenizer, folder, molecules).make()
+        _Preparation(corpus, tokenizer, folder, molecules, how).make()
     return TokenStore(folder, Manifest.read(folder))
 
 
-def _current(corpus: Corpus, folder: Path) -> TokenStore | None:
-    """A finished store of the data as it is."""
+def _current(corpus: Corpus, how: str, folder: Path) -> TokenStore | None:
+    """A finished store of the data as it is, made in the way that is asked for."""
     if not (folder / MANIFEST).exists():
         return None
     manifest = Manifest.read(folder)
-    return TokenStore(folder, manifest) if manifest.finished and manifest.data == corpus.fingerprint else None
+    current = manifest.finished and manifest.how == how and manifest.data == corpus.fingerprint
+    return TokenStore(folder, manifest) if current else None
 
 
 def _how(corpus: Corpus, tokenizer: Tokenizer, molecules: bool) -> str:
     """What decides how a text becomes tokens: RDKit, what counts as a molecule."""
     reader = rdkit_version() if molecules else "text"
-    return "\n".join((tokenizer.fingerprint, reader, str(corpus.by_rows), corpus.field, corpus.chat))
+    how = (tokenizer.fingerprint, tokenizer.tolerant, reader, corpus.by_rows, corpus.field, corpus.chat)
+    return "\n".join(map(str, how))
 
 
 def _key(*parts: object) -> str:
@@ -133,10 +138,10 @@ def _key(*parts: object) -> str:
 class _Preparation:
     """One process that makes a store."""
 
-    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, folder: Path, molecules: bool) -> None:
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, folder: Path, molecules: bool, how: str) -> None:
         self.corpus, self.tokenizer, self.folder, self.molecules = corpus, tokenizer, folder, molecules
         self.dtype = smallest(tokenizer.vocab_size)
-        self.how = _how(corpus, tokenizer, molecules)
+        self.how = how
         self.known = self._known_shards()
         self.total = sum(path.stat().st_size for path in corpus.paths)
         self.begun, self.last_line, self.read, self.read_before = time.monotonic(), time.monotonic(), 0, 0
@@ -155,6 +160,8 @@ class _Preparation:
                     shards.append(shard)
                     self._write(shards, finished=False)  # what is done is found again
         self._write(shards, finished=True)
+        if self.corpus.unread:
+            say(self.corpus.unread)
         kept = {shard_path(self.folder, shard.key) for shard in shards}
         for path in self.folder.glob("*.safetensors"):
             if path not in kept:
@@ -166,7 +173,7 @@ class _Preparation:
             parts += [asdict(shard) for key, shard in self.known.items() if key not in {one.key for one in shards}]
         Manifest(
             self.corpus.fingerprint, self.tokenizer.fingerprint, self.dtype.name, self.corpus.source,
-            self.corpus.by_rows, parts, finished=finished,
+            self.corpus.by_rows, parts, self.how, finished=finished,
         ).write(self.folder)  # fmt: skip
 
     def _known_shards(self) -> dict[str, Shard]:
@@ -176,41 +183,42 @@ class _Preparation:
         return {shard.key: shard for shard in parts if shard_path(self.folder, shard.key).exists()}
 
     def _bundles(self) -> Iterator[_Bundle]:
+        """Small files are parted after those whose hash says so: a file more or less changes no other bundle."""
         paths = self.corpus.paths
         if not paths:
             yield _Bundle(0, 1, self.corpus.fingerprint)
-        first = 0
-        while first < len(paths):
-            count = 1
-            if paths[first].stat().st_size < _SMALL:
-                some = islice(paths, first, first + _BUNDLE)
-                count = next((n for n, path in enumerate(some) if path.stat().st_size >= _SMALL), None) or min(
-                    _BUNDLE, len(paths) - first
-                )
-            made_of = ("".join(suffixes(path)) + digest(path) for path in paths[first : first + count])
-            yield _Bundle(first, count, _key(*made_of))
-            first += count
+        first, made_of = 0, list[str]()
+        for number, path in enumerate(paths):
+            large, found = path.stat().st_size >= _SMALL, digest(path)
+            if large and made_of:
+                yield _Bundle(first, number - first, _key(*made_of))
+                first, made_of = number, []
+            made_of.append("".join(suffixes(path)) + found)
+            if large or len(made_of) == _BUNDLE or int(found[-2:], 16) < _PARTING or number + 1 == len(paths):
+                yield _Bundle(first, number + 1 - first, _key(*made_of))
+                first, made_of = number + 1, []
 
     def _shards(self, bundle: _Bundle, bar: ProgressBar) -> Iterator[Shard]:
         """The shards of a bundle. Those that are there are passed over: their documents are read and not encoded."""
-        number, size, shard = 0, 0, None
+        number, size, held, shard = 0, 0, False, None
         before = self.read
         for batch in self._batches(bundle):
+            held = True  # even if it is of size 0: an end may stand alone
             key = _key(self.how, bundle.key, number)
             if key in self.known:
                 size += _size(batch)
                 self.read_before += _size(batch)
             else:
-                shard = shard or _Shard()
+                shard = shard or _Shard(self.dtype)
                 self._encode(batch, shard)
                 size += _size(batch)
             self._show(bar, before, _size(batch))
             if size >= _SHARD:
-                yield self.known[key] if shard is None else shard.write(self.folder, key, self.dtype)
-                number, size, shard = number + 1, 0, None
-        if size or shard is not None or not number:
+                yield self.known[key] if shard is None else shard.write(self.folder, key)
+                number, size, held, shard = number + 1, 0, False, None
+        if held or not number:
             key = _key(self.how, bundle.key, number)
-            yield self.known[key] if key in self.known else (shard or _Shard()).write(self.folder, key, self.dtype)
+            yield self.known[key] if key in self.known else (shard or _Shard(self.dtype)).write(self.folder, key)
         self.read = before + sum(path.stat().st_size for path in self._paths(bundle))
         bar.update(self.read)
 
@@ -223,7 +231,7 @@ class _Preparation:
         for _, pieces in islice(self.corpus.documents(bundle.first), bundle.count):
             for piece in pieces:
                 batch.append(piece)
-                size += _size([piece])
+                size += piece.size
                 if size >= _BATCH:
                     yield batch
                     batch, size = [], 0
@@ -239,7 +247,7 @@ class _Preparation:
                 if not self.corpus.by_rows and not self.molecules:
                     raise UserError(f"{piece.place}: {found}") from None
                 shard.refuse(piece, "holds what the vocabulary has not")
-            elif piece.ends and not len(found.tokens):
+            elif self.corpus.by_rows and piece.ends and not len(found.tokens):
                 shard.refuse(piece, "is empty")
             else:
                 shard.add(found, piece.ends)
@@ -257,4 +265,4 @@ class _Preparation:
 
 
 def _size(pieces: Sequence[Piece]) -> int:
-    return sum(len(piece.text) if piece.tokens is None else len(piece.tokens) for piece in pieces)
+    return sum(piece.size for piece in pieces)

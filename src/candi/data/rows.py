@@ -1,8 +1,9 @@
 """Sequences that a step of training is fed from, and rows: one document a sequence, padded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from candi.base.errors import UserError
+from candi.base.progress import say
 from candi.base.rng import fold_in
 from candi.data.corpus import Corpus
 from candi.data.prepare import store_of
@@ -185,8 +187,11 @@ def documents_of(
             f"--length {longest}."
         )
     fit = (sizes > 0) & (sizes <= length)
-    if not fit.all() and not skip_bad:
-        raise UserError(_refusal(store, corpus, sizes, length))
+    if not fit.all():
+        if not skip_bad:
+            raise UserError(_refusal(store, corpus, sizes, length))
+        long, out = int((sizes > length).sum()), int((~fit).sum())
+        say(f"{out:,} of {len(fit):,} documents are left out, {long:,} of them because they are too long.")
     return Documents(store, length, tokenizer.pad or 0, np.flatnonzero(fit))
 
 
@@ -195,10 +200,12 @@ def _refusal(store: TokenStore, corpus: Corpus | None, sizes: NDArray[np.int64],
     long = np.flatnonzero(sizes > length)
     bad = list(store.bad)
     if len(bad) < _LISTED:
-        bad += [
-            (n, *_found(corpus, n), f"is too long ({sizes[n]} tokens)") for n in long[: _LISTED - len(bad)].tolist()
-        ]
-    listed = "; ".join(f"{place} ({text}) {why}" for _, place, text, why in sorted(bad)[:_LISTED])
+        some = long[: _LISTED - len(bad)].tolist()
+        found = _found(corpus, some)
+        bad += [(n, *found[n], f"is too long ({sizes[n]} tokens)") for n in some]
+    listed = "; ".join(
+        f"{place} ({text}) {why}" if text else f"{place} {why}" for _, place, text, why in sorted(bad)[:_LISTED]
+    )
     count = store.unusable + len(long)
     more = f"; and {count - _LISTED} more" if count > _LISTED else ""
     advice = f"--length {sizes.max()} holds all of them" if not store.unusable else f"raise --length (now {length})"
@@ -210,8 +217,12 @@ def _refusal(store: TokenStore, corpus: Corpus | None, sizes: NDArray[np.int64],
     )
 
 
-def _found(corpus: Corpus | None, number: int) -> tuple[str, str]:
-    """Where a document stands and how it begins."""
-    documents = () if corpus is None else (piece for piece in corpus.pieces() if piece.ends)
-    piece = next((piece for n, piece in enumerate(documents) if n == number), None)
-    return (f"document {number}", "") if piece is None else (piece.place.short, piece.text[:40])
+def _found(corpus: Corpus | None, numbers: Sequence[int]) -> dict[int, tuple[str, str]]:
+    """Where documents stand and how they begin, as far as their data is at hand."""
+    found = {number: (f"document {number + 1}", "") for number in numbers}
+    if corpus is not None and corpus.prepared is None:
+        documents = (piece for piece in corpus.pieces() if piece.ends)
+        for number, piece in enumerate(islice(documents, max(numbers, default=-1) + 1)):
+            if number in found:
+                found[number] = piece.place.short, piece.text[:40]
+    return found

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
@@ -47,6 +48,7 @@ class Manifest:
     source: str
     rows: bool
     shards: list[Any]
+    how: str = ""  # a hash of how the data became tokens
     format: int = _FORMAT
     finished: bool = True
 
@@ -207,7 +209,11 @@ def _mapped(path: Path, name: str, shard: Shard) -> NDArray[Any]:
             begin = json.loads(file_.read(size))[name]["data_offsets"][0]
         if not length:
             return np.empty(0, dtype)
-        return np.memmap(path, dtype, "r", offset=8 + size + begin, shape=(length,))
+        # NumPy's own map would keep the file open, and there may be more shards than files that can be
+        whole = torch.from_file(str(path), shared=False, size=path.stat().st_size, dtype=torch.uint8).numpy()
+        found: NDArray[Any] = whole[8 + size + begin :][: length * np.dtype(dtype).itemsize].view(dtype)
+        found.flags.writeable = False
+        return found
     except (OSError, SafetensorError, KeyError) as error:
         raise UserError(f"{path} cannot be read ({error}); prepare the data again.") from None
 

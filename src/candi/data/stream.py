@@ -172,7 +172,7 @@ class Stream:
         for one in self._pieces(at):
             if one is not None:
                 batch.append(one)
-                size += max(1, len(one[1].text))
+                size += max(1, one[1].size)
             if one is None or size >= _TOGETHER:
                 yield from self._of(batch)
                 batch, size = [], 0

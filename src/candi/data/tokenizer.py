@@ -101,15 +101,14 @@ class Tokenizer:
     def from_spec(cls, spec: str, corpus: Corpus) -> "Tokenizer":
         """char, bytes, bpe:SIZE, smiles, dna, protein, integers, or the path of one that exists."""
         kind, _, how = spec.partition(":")
-        if spec in ("char", "char+unknown") and not _holds_integers(corpus):
-            return cls.characters(corpus.pieces(), corpus.by_rows, spec == "char+unknown")
-        if spec == "char" or kind == "integers":
+        if kind == "integers" or (spec == "char" and _holds_integers(corpus)):
             return cls(vocabularies.integers_of(corpus.pieces(), how))
+        if spec in ("char", "char+unknown"):
+            return cls.characters(corpus.pieces(), corpus.by_rows, spec == "char+unknown")
         if spec == "bytes":
             return cls(vocabularies.of_bytes())
         if spec in vocabularies.ALPHABETS:
-            any_one = vocabularies.ANY[spec]
-            return cls(vocabularies.of_characters(vocabularies.ALPHABETS[spec], True, any_one, upper_case=True))
+            return cls(vocabularies.of_alphabet(spec))
         if spec == "smiles":
             return cls.smiles(corpus.pieces())
         if kind == "bpe":
@@ -144,6 +143,10 @@ class Tokenizer:
         found = copy.copy(self)
         found.tolerant = True
         return found
+
+    def learning(self) -> "Tokenizer":
+        """The same for training: what a vocabulary leaves to its token for rare characters teaches that token."""
+        return self if self.backend.token_to_id(UNKNOWN) is None else self.tolerating()
 
     def encode(self, text: str) -> NDArray[np.int64]:
         check_text(text, "The text")
@@ -187,9 +190,9 @@ class Tokenizer:
     def _integers(self, piece: Piece) -> Encoded:
         tokens = piece.tokens
         assert tokens is not None
-        size = self.vocab_size - (self.eos is not None)
+        size = self.vocab_size - (self.words and self.eos is not None)  # an end may stand in tokens of others
         if len(tokens) and int(tokens.max()) >= size:
-            raise UserError(f"{piece.place} holds {int(tokens.max())}, but the vocabulary has only {size} integers.")
+            raise UserError(f"The integer {int(tokens.max())} is beyond the vocabulary, which has {size}.")
         if not piece.ends or self.eos is None:
             return Encoded(tokens, piece.given)
         given = None if piece.given is None else np.append(piece.given, False)
@@ -360,11 +363,12 @@ class Tokenizer:
         vocab.pop(UNKNOWN, None)
         if any(len(token) != 1 for token in vocab):
             return None
-        table = np.full(max(map(ord, vocab), default=0) + 2, -1, np.int64)  # the last entry stands for all beyond
+        size = max(map(ord, vocab), default=0) + 2  # the last entry stands for all beyond
+        table = np.full(size if self.backend.normalizer is None else max(size, 129), -1, np.int64)
         for token, index in vocab.items():
             table[ord(token)] = index
-        if self.backend.normalizer is not None:  # both cases of a letter
-            for point in range(min(128, len(table))):
+        if self.backend.normalizer is not None:  # other spellings of a letter
+            for point in range(128):
                 table[point] = vocab.get(self.backend.normalizer.normalize_str(chr(point)), table[point])
         return table
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -19,7 +19,8 @@ UNKNOWN = "<|unknown|>"
 BEGIN, END, PAD = "<bos>", "<eos>", "<pad>"
 SMILES = r"\[[^\]]*\]|Br|Cl|%[0-9]{2}|[\s\S]"  # brackets, two-letter atoms and two-digit rings whole
 ALPHABETS = {"dna": "ACGTN", "protein": "ACDEFGHIKLMNPQRSTVWYXBJOUZ*-"}  # N and X stand for any
-ANY = {"dna": "N", "protein": "X"}
+_ANY = {"dna": "N", "protein": "X"}
+_SOME = {"dna": "RYSWKMBDHV", "protein": ""}  # letters for one of some, which are read as any
 _RARE = 3  # characters that occur less often teach what an unknown one is
 _WORD = 256  # a merge of a word looks at all of it: text without white space is cut, or it would take for ever
 
@@ -43,22 +44,29 @@ def characters(pieces: Iterable[Piece], rows: bool = False, unknown: bool = Fals
 
 
 def of_characters(
-    alphabet: Sequence[str], eos: bool, unknown: str | None = None, upper_case: bool = False
+    alphabet: Sequence[str], eos: bool, unknown: str | None = None, spellings: Mapping[str, str] | None = None
 ) -> Tokenizer:
-    """One token a character. `unknown` stands for others; it may be one of them."""
+    """One token a character. `unknown` stands for others; it may be one of them. `spellings` are read as others."""
     vocabulary = {character: number for number, character in enumerate(alphabet)}
     if unknown is not None:
         vocabulary.setdefault(unknown, len(vocabulary))
     model = models.WordLevel(vocabulary) if unknown is None else models.WordLevel(vocabulary, unk_token=unknown)
     made = Tokenizer(model)
-    if upper_case:
-        folded = [normalizers.Replace(c.lower(), c) for c in alphabet if c.lower() != c]
-        made.normalizer = normalizers.Sequence(folded)
+    if spellings:
+        made.normalizer = normalizers.Sequence([normalizers.Replace(c, read) for c, read in spellings.items()])
     made.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     made.decoder = decoders.Fuse()
     if eos:
         made.add_special_tokens([AddedToken(EOS, special=True)])
     return made
+
+
+def of_alphabet(name: str) -> Tokenizer:
+    """The letters of DNA or proteins, in upper and lower case."""
+    alphabet, any_one = ALPHABETS[name], _ANY[name]
+    spellings = dict.fromkeys(_SOME[name] + _SOME[name].lower(), any_one)
+    spellings |= {letter.lower(): letter for letter in alphabet if letter.isalpha()}
+    return of_characters(alphabet, True, any_one, spellings)
 
 
 def of_molecules(pieces: Iterable[Piece]) -> Tokenizer:
