@@ -19,6 +19,7 @@ PROGRAM = Program(
         "join": "make one file of a checkpoint that several processes have written",
         "guide": "generate molecules that a classifier prefers",
         "evaluate": "bits per token of a text under a model, or measures of its samples",
+        "lm-eval": "run tasks of lm-evaluation-harness on a model",
         "frontier": "compare runs by whole frontiers of diversity and quality",
         "schedule": "does a run's noise suit its vocabulary?",
         "tune-noise": "which ranges and paths of noise have the smallest bound under a run",
