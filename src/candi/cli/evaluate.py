@@ -22,6 +22,7 @@ from candi.cli.sampling_flags import (
     tokenizer_for,
 )
 from candi.cli.scorer_flags import add_scorers, scorer_names, words_source
+from candi.cli.suites import add_suite, run_suite
 from candi.data.corpus import Corpus
 from candi.data.datasets import load_sequences
 from candi.data.rows import Sequences
@@ -53,6 +54,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument("--sequences", type=int, default=256, help="How many, spread over the text.")
     flags.add_argument("--times", type=int, default=8, help="Times t drawn for each.")
     add_process(flags)
+    add_suite(flags)
     flag(flags, "generative", "Measure samples of the model instead.")
     flags.add_argument("--n", type=int, default=128, help="Samples to measure.")
     add_steps(flags)
@@ -62,9 +64,11 @@ def run(arguments: Sequence[str]) -> None:
     add_device(flags)
     flag(flags, "json", "As a JSON object.")
     given = parse(flags, arguments)
-    if given.generative == (given.data is not None):
-        raise UserError("Say what to evaluate: --data TEXT for bits per token, or --generative for samples.")
-    if given.generative:
+    if sum((given.generative, given.data is not None, given.suite is not None)) != 1:
+        raise UserError("Say what to evaluate: --data TEXT for bits per token, --generative for samples, or a --suite.")
+    if given.suite is not None:
+        run_suite(given)
+    elif given.generative:
         _generative(given)
     else:
         _likelihood(given)
