@@ -28,7 +28,7 @@ def test_two_processes_give_the_losses_of_one(tmp_path, alone):
     """gloo on the CPU. Validation swaps weights in and out on the way, and each part continues the one before: shards
     of the model become copies of it."""
     out = tmp_path / "run"
-    for steps, strategy in ((12, "fsdp"), (STEPS, "ddp")):
+    for steps, strategy in ((16, "fsdp"), (STEPS, "ddp")):
         finish(start_anew(out, steps=steps, validate_every=8, devices=2, strategy=strategy))
     _close(losses(out), alone)
 
