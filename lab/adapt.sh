@@ -24,9 +24,7 @@ look() { # METHOD: what is kept of a run
   mkdir -p "$kept"
   cp "$out/$1/metrics.csv" "$out/$1/run.json" "$kept"
   $python -m candi sample "$out/$1" --n 4 --steps 64 --temperature 0.8 --seed 0 --json > "$kept/samples.jsonl"
-  if [ "$1" != candi ]; then # of CANDI no bound is known here
-    $python -m candi evaluate "$out/$1" --data "$held_out" --sequences "$sequences" --batch-size 64 --json > "$kept/bits.json"
-  fi
+  $python -m candi evaluate "$out/$1" --data "$held_out" --sequences "$sequences" --batch-size 64 --json > "$kept/bits.json"
 }
 
 learn mdlm "$steps"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from candi.base.errors import UserError
 from candi.cli.parsing import parse, parser
+from candi_lab.report.bits import write_bits
 from candi_lab.report.page import read_results, write_page
 from candi_lab.report.performance import write_performance
 from candi_lab.report.pretrained import write_pretrained
@@ -14,7 +15,10 @@ _ROOT = Path(__file__).resolve().parents[3]  # of the repository, where the lab 
 
 
 def run(arguments: Sequence[str]) -> None:
-    about = "Write docs/results.md with its figures, docs/performance.md, docs/pretrained.md and the README's table."
+    about = "Write docs/results.md with its figures, performance.md, pretrained.md, likelihood.md, README's table."
+        "Write docs/results.md with its figures, docs/performance.md, and the README's table; docs/pretrained.md and "
+    )
+    about += "docs/likelihood.md where they were measured."
     flags = parser("results", "", about, program="candi-lab")
     flags.add_argument("--root", type=Path, default=_ROOT, help="The repository.")
     root = parse(flags, arguments).root
@@ -26,5 +30,6 @@ def run(arguments: Sequence[str]) -> None:
     write_page(measured, docs)
     write_performance(root / "lab" / "benchmarks", docs / "performance.md")
     write_pretrained(results / "adapt", docs / "pretrained.md")
+    write_bits(results / "bits", docs / "likelihood.md")
     write_readme(readme, measured)
     print(f"Written: {docs / 'results.md'}, {docs / 'performance.md'}, {readme}")

@@ -133,5 +133,5 @@ CANDI, as DUO and as itself: `candi train --init smollm2 --method METHOD`, on Wi
 _READING = """One run each. Masked diffusion had the GPU for itself, so its pace means something; the others ran side by
 side afterwards and learned from a fraction of its tokens: they show that they start, and are no comparison. Losses are
 each method's own, in nats a token: of masked diffusion and DUO a bound on the negative log likelihood, of
-autoregression that itself, of CANDI a weighted cross-entropy that is no bound. Bits are of 512 held-out sequences with
-a 95% interval. The samples are the first ones, not chosen."""
+autoregression that itself, of CANDI the part of the tokens in its bound. Bits are of 512 held-out sequences with a 95%
+interval: the whole bound, of autoregression exact. The samples are the first ones, not chosen."""

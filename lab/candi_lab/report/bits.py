@@ -1,0 +1,94 @@
+"""docs/likelihood.md: bits per character of every method at one size, from what lab/bits.sh kept."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from candi.base.files import write_text
+from candi.base.markdown import table
+
+_NAMES = {
+    "ar": "autoregressive", "mdlm": "masked (MDLM)", "candi-paper": "CANDI, ranks .05 to .25 (the paper's)",
+    "candi-calibrated": "CANDI, ranks .1 to .4", "candi-bound": "CANDI, ranks .1 to .4, trained on the bound",
+    "udlm": "uniform (UDLM)", "duo": "DUO", "onehot": "one-hot, ranks .05 to .45", "embedding": "embedding",
+}  # fmt: skip
+_PRIORS = ("normal", "frequencies")
+# bits per character of text8's test part, networks of 12 layers, as the papers' own tables have them
+_PUBLISHED = (
+    ("autoregressive transformer", "1.23", "Austin et al. 2021, D3PM"),
+    ("masked (MD4)", "at most 1.37", "Shi et al. 2024, MD4"),
+    ("masked (SEDD absorb)", "at most 1.39", "Lou et al. 2024, SEDD"),
+    ("Bayesian flow", "at most 1.41", "Graves et al. 2023, BFN"),
+    ("masked (D3PM absorbing)", "at most 1.45", "Austin et al. 2021, D3PM"),
+    ("uniform (SEDD uniform)", "at most 1.47", "Lou et al. 2024, SEDD"),
+    ("embedding (Plaid)", "at most 1.48", "Lou et al. 2024, SEDD"),
+    ("uniform (D3PM uniform)", "at most 1.61", "Austin et al. 2021, D3PM"),
+)
+
+
+@dataclass(frozen=True)
+class Bits:
+    """A run and its bits per character under each prior that it was evaluated from."""
+
+    name: str
+    settings: dict[str, Any]
+    found: dict[str, dict[str, Any]]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Bits":
+        found = {prior: _json(folder / f"{prior}.json") for prior in _PRIORS if (folder / f"{prior}.json").exists()}
+        return cls(folder.name, _json(folder / "run.json")["settings"], found)
+
+    def row(self, prior: str) -> list[str]:
+        one = self.found[prior]
+        margin, scale = (one["high"] - one["low"]) / 2, one["tokens"] / one["characters"]
+        parts = one["parts"] if len(one["parts"]) > 1 else {}
+        most = "" if one["exact"] else "at most "
+        shares = [f"{parts[part] * scale:.3f}" if part in parts else "" for part in ("tokens", "gaussian", "prior")]
+        last = parts.get("last draw", parts.get("ends"))
+        which = prior if set(self.found) == set(_PRIORS) else ""
+        return [
+            _NAMES[self.name], which, f"{most}{one['bits_per_character']:.3f} ± {margin * scale:.3f}", *shares,
+            "" if last is None else f"{last * scale:.3f}",
+        ]  # fmt: skip
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_bits(folder: Path, page: Path) -> None:
+    """The page, where something was kept."""
+    runs = [Bits.read(folder / name) for name in _NAMES if (folder / name).is_dir()]
+    if not runs:
+        return
+    settings, first = runs[0].settings, next(iter(runs[0].found.values()))
+    tokens = settings["steps"] * settings["batch_size"] * settings["length"]
+    about = (
+        f"{settings['model']['blocks']} blocks, {settings['model']['width']} wide, {settings['steps']:,} steps of "
+        f"{settings['batch_size']} sequences of {settings['length']} characters ({tokens / 1e6:.1f} million), one run "
+        f"each; {first['sequences']} held-out sequences, 95% intervals over them and the times drawn."
+    )
+    head = ["method", "prior", "bits per character", "tokens", "noise", "prior's cost", "ends"]
+    rows = [run.row(prior) for run in runs for prior in run.found]
+    published = table(["method", "bits per character", "as told by"], [list(row) for row in _PUBLISHED])
+    write_text(page, "\n\n".join([_HEAD, about, table(head, rows), _READING, published]) + "\n")
+
+
+_HEAD = """# Bits per character
+
+Every method on text8, by `candi evaluate`: exactly for autoregression, a bound for all others, CANDI too
+([method.md](method.md#likelihood)). This page is written by `candi-lab results` from `lab/results/bits`, which one
+script has made on a laptop's cores:
+
+    lab/bits.sh TEXT HELD_OUT OUT"""
+
+_READING = """A bound is the sum of what the tokens cost, what the noise tells of them, what the prior does not know,
+and of some methods what stands at their ends (of one-hot and embedding diffusion the last draw). So small networks, so
+early in training, say how the methods stand to each other here, and nothing of how far each can go.
+
+## Published
+
+Bits per character of text8's test part, of networks of 12 layers that were trained for as long as their authors saw
+fit; no network of this page is of that size."""
