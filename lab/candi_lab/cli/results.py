@@ -16,9 +16,6 @@ _ROOT = Path(__file__).resolve().parents[3]  # of the repository, where the lab 
 
 def run(arguments: Sequence[str]) -> None:
     about = "Write docs/results.md with its figures, performance.md, pretrained.md, likelihood.md, README's table."
-        "Write docs/results.md with its figures, docs/performance.md, and the README's table; docs/pretrained.md and "
-    )
-    about += "docs/likelihood.md where they were measured."
     flags = parser("results", "", about, program="candi-lab")
     flags.add_argument("--root", type=Path, default=_ROOT, help="The repository.")
     root = parse(flags, arguments).root
