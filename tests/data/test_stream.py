@@ -155,3 +155,10 @@ def test_a_data_set_of_the_hub_is_read_over_the_network(corpus, tmp_path, monkey
     remote = Corpus("hf:someone/something:0.jsonl", streamed=True)
     assert [file.size > 0 for file in remote.stream_files] == [True]
     assert next(remote.pieces_of(0)).text == "0-0 "
+
+
+def test_what_is_read_and_what_is_not_is_said(corpus, tmp_path, capsys):
+    """As of data that is prepared."""
+    (tmp_path / "data" / "picture.png").write_bytes(b"\x89PNG")
+    streamed(Corpus(corpus, streamed=True), BYTES, 16, 3, tmp_path / "said", skip_bad=False, hold_out=False)
+    assert "3 files are read (.jsonl 3); 1 hold no text and are not (picture.png)" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from candi.diffusion.methods.candi import CANDI, PATHS
 from candi.diffusion.methods.continuous import Continuous
 from candi.diffusion.methods.mdlm import MDLM
 from candi.diffusion.prediction import Prediction
+from candi.diffusion.readout import _BUDGET
 from candi.diffusion.schedules import LinearAlpha, PowerAlpha, RankLinear
 from candi.diffusion.spaces import SPACES
 from candi.nets.denoiser import Denoiser
@@ -245,3 +246,15 @@ def test_the_objective_bound_is_the_integrand_at_the_times_of_training(double, s
 def test_the_objective_bound_needs_noise_that_can_be_inverted():
     with pytest.raises(UserError, match="for the space embedding or onehot"):
         _method(CANDI, "projected", 4, (0.05, 0.25), objective="bound")
+
+
+def test_what_the_prior_costs_is_the_same_in_parts(double, monkeypatch):
+    """A row of V numbers for each position is never all held at once."""
+    method = _method(CANDI, "embedding", 8, (0.05, 0.25))
+    whole = _parts(method, prior="frequencies")["prior"]
+    monkeypatch.setitem(_BUDGET, "cpu", 7001 * TOY.vocab_size)
+    torch.testing.assert_close(_parts(method, prior="frequencies")["prior"], whole, rtol=1e-12, atol=1e-12)
+    with pytest.raises(UserError, match="knows token frequencies for 4 positions, not for 3"):
+        method.likelihood_bound(prior="frequencies").ends(
+            TOY.ideal(method), TOY.truth(2, seed=0)[:, :3], Rng.from_seed(0)
+        )

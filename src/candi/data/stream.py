@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from candi.base.errors import UserError
 from candi.base.files import write_text
+from candi.base.progress import say
 from candi.base.rng import fold_in
 from candi.data.batches import Windows
-from candi.data.corpus import Corpus
+from candi.data.corpus import HUB, Corpus
 from candi.data.pieces import Piece
 from candi.data.store import Joined
 from candi.data.tokenizer import Encoded, Tokenizer, padded
@@ -209,6 +210,8 @@ def streamed(
     corpus: Corpus, tokenizer: Tokenizer, length: int, seed: int, folder: Path, *, skip_bad: bool, hold_out: bool
 ) -> tuple[Stream, Windows | None]:
     """What is learned from, and the beginning of the first file to validate on, if that is kept from it."""
+    if not corpus.source.startswith(HUB) and corpus.survey:  # of the hub nothing but what is needed is fetched
+        say(corpus.survey)
     if not hold_out:
         return Stream(corpus, tokenizer, length, seed, folder, skip_bad=skip_bad), None
     tokens, marks, pieces = list[NDArray[np.int64]](), list[NDArray[np.bool_]](), 0

@@ -10,9 +10,11 @@ from torch import Tensor
 from candi.base.rng import Rng
 from candi.base.types import PerToken, Times, Tokens
 from candi.diffusion.prediction import Prediction
+from candi.diffusion.readout import chunks
 from candi.diffusion.schedules import Schedule, over_positions
 from candi.diffusion.spaces import Space
 from candi.diffusion.state import State
+from candi.diffusion.steps import check_positions
 
 Parts: TypeAlias = Mapping[str, PerToken]  # nats at each position, by the name of what they are paid for
 
@@ -82,8 +84,14 @@ def prior_part(space: Space, sigma: Schedule, x0: Tokens, u: float, rng: Rng, fr
     end = torch.full((len(x0),), u, dtype=torch.float64, device=x0.device)
     if frequencies is None:
         return space.size(x0) / (2 * sigma(end).square()[:, None])
+    check_positions(frequencies, x0.shape[1])
     point = space.point(x0)
     values = point + over_positions(sigma(end)).to(point) * space.noise(x0.shape, rng)
-    density = space.log_density(values, sigma(end).to(point)).double()
-    mixture = (density + frequencies.double().log()).logsumexp(-1)
-    return density.gather(-1, x0[..., None])[..., 0] - mixture
+    rows, tokens, size = values.flatten(0, 1), x0.flatten(), space.embedding.vocab_size
+    place = torch.arange(x0.shape[1], device=x0.device).repeat(len(x0)) % len(frequencies)
+    parts = []
+    for part in chunks(len(rows), size, rows.device):  # a row of V numbers for each position is never all held at once
+        density = space.log_density(rows[part][None], sigma(end[:1]).to(point))[0].double()
+        mixture = (density + frequencies[place[part]].double().log()).logsumexp(-1)
+        parts.append(density.gather(-1, tokens[part][:, None])[:, 0] - mixture)
+    return torch.cat(parts).view(x0.shape)

@@ -39,14 +39,19 @@ def gaussian_prior(
     noise = space.noise(shape, rng)
     if frequencies is None:
         return gaussian.corrupt(torch.zeros_like(noise), sigma, noise)
-    if len(frequencies) not in (1, shape[1]):
-        raise UserError(
-            f"The model knows token frequencies for {len(frequencies)} positions, not for {shape[1]}; sample with its "
-            "own length, or with the prior normal."
-        )
+    check_positions(frequencies, shape[1])
     logits = frequencies.double().log().expand(*shape, -1).flatten(0, 1)
     tokens = categorical(logits, uniforms(shape, rng).flatten()).view(shape)
     return gaussian.corrupt(space.point(tokens), sigma, noise)
+
+
+def check_positions(frequencies: Float[Tensor, "P V"], length: int) -> None:
+    """Refuse frequencies of other positions than a sequence of this length has; one row is of all positions."""
+    if len(frequencies) not in (1, length):
+        raise UserError(
+            f"The model knows token frequencies for {len(frequencies)} positions, not for {length}; take its own "
+            "length, or the prior normal."
+        )
 
 
 def pin_known(state: State, log_likelihood: LogProbs) -> LogProbs:
