@@ -1,14 +1,27 @@
 """Labels and guidance of what is no molecule: peptides of two families, and lines of text with a mood."""
 
+import contextlib
 import csv
+import dataclasses
 import json
+import math
 import random
+import re
 
+import numpy as np
 import pytest
 
+from candi.base.labels import Label, class_numbers
 from candi.cli import main
+from candi.cli.frontier import _unit
 from candi.data.properties import properties
+from candi.evaluation.compare import Axes
 from candi.evaluation.points import read_points
+from candi.evaluation.provenance import Guide
+from candi.evaluation.samples import make
+from candi.evaluation.sequences import measured
+from candi.hub.loading import load, run_handle
+from candi.views.sequences import Drawn, write_page
 from tests.training.runs import train_here
 
 SHAPE = {"length": 12, "batch_size": 64, "steps": 300, "checkpoint_every": 300, "learning_rate": 3e-3, "warmup": 20,
@@ -101,6 +114,50 @@ def test_text_is_guided_and_measured_as_text(place, tmp_path, capsys):
         assert rows[0]["sample"] in page
         assert "data:image" not in page
     assert shares["glad"] > shares["dull"] + 0.3
+
+
+def test_a_swept_class_may_be_called_by_another_number(place, tmp_path, monkeypatch):
+    """Class 0 is called 1, class 1 is called 0: what is asked for by name is what is sampled."""
+    asked = []
+    handle = run_handle(str(place / "labelled"))
+    config = dataclasses.replace(handle.config, labels=(Label("family", ("1", "0")),))
+    cell = next(handle.cells([2], [1.0], {}, top_k=None, top_p=None, length=None, seed=0, n=2, precision="float32",
+                             guides=[Guide(None, "family", class_numbers(config.labels, "0")[0], 1.0)]))  # fmt: skip
+    model = load(place / "labelled", "cpu")
+    monkeypatch.setattr(model, "config", config)
+    monkeypatch.setattr(model, "trajectory", lambda *_, label, **__: asked.append(label) or iter(()))
+    with contextlib.suppress(UnboundLocalError):  # nothing is sampled
+        make(model, cell, 2)
+    assert class_numbers(config.labels, asked[0]) == [1]
+
+
+def test_properties_of_thousands_are_compared(place, tmp_path):
+    """Their weights are some hundreds; a unit keeps exponentials finite."""
+    out = tmp_path / "heavy"
+    main(["frontier", str(place / "labelled"), "--property", "weight", "--label", "family=base", "--weights", "0,2",
+          "--steps", "4", "--temperatures", "1", "--n", "16", "--device", "cpu", "--out", str(out)])  # fmt: skip
+    points = read_points(out / "points.jsonl")
+    heavy = [dataclasses.replace(p, measures=p.measures | {"property": 9 * p.measures["property"]}) for p in points]
+    unit = _unit(heavy)
+    assert unit > 20
+    axes = Axes("unique_sequences", "property", unit=unit)
+    values = np.array([p.measures["property"] for p in heavy])
+    assert np.allclose(axes.quality_of(axes.cost(values)), values)
+    assert "nan" not in (out / "frontier.md").read_text()
+
+
+def test_what_has_no_property_leaves_the_page_whole(tmp_path):
+    """The share of G and C in nothing but N is no number."""
+    found = measured(["GGNN", "NNN"], ["gc"], kind="dna")
+    assert (found.mean("gc"), found.hit("gc", 0.5)) == (1.0, 1.0)
+    drawn = [Drawn(text, {"gc": value}, None) for text, value in zip(found.texts, found.values["gc"], strict=True)]
+    write_page(tmp_path / "page.html", "t", {}, drawn, found.values, {"gc": [0.5, math.nan]}, molecules=False)
+    page = (tmp_path / "page.html").read_text()
+    data = json.loads(
+        re.search(r'id="data">(.*?)</script>', page, re.S)[1].replace("\\u003c", "<"), parse_constant=pytest.fail
+    )
+    assert [one["values"]["gc"] for one in data["sequences"]] == [1.0, None]
+    assert data["histograms"]["gc"]["mean"] == 1.0
 
 
 def test_peptides_are_swept_by_their_charge(place, tmp_path):

@@ -146,3 +146,14 @@ def test_integers_have_columns_too(tmp_path):
 
 def test_a_rule_is_spelled_as_it_was_given():
     assert [str(Rule.of(spec)) for spec in ("qed:top", "rings>=2", " family ")] == ["qed:top", "rings>=2", "family"]
+
+
+def test_a_table_that_cannot_be_read_is_a_sentence(tmp_path):
+    (tmp_path / "a.csv").write_bytes("text,kind\ncaf\xe9,x\n".encode("latin-1"))
+    with pytest.raises(UserError, match="is not UTF-8 text"):
+        Labels.of("kind", Corpus(str(tmp_path / "a.csv"), rows=True), "text", tmp_path)
+
+
+def test_another_manifest_makes_no_store(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"name": "an extension", "manifest_version": 3}')
+    assert Corpus(str(tmp_path)).prepared is None

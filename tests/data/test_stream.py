@@ -157,6 +157,33 @@ def test_a_data_set_of_the_hub_is_read_over_the_network(corpus, tmp_path, monkey
     assert next(remote.pieces_of(0)).text == "0-0 "
 
 
+def test_a_long_piece_is_held_out_in_part(tmp_path, monkeypatch):
+    """One file that is one piece: its beginning is validated on, all else is learned from, and nothing twice."""
+    monkeypatch.setattr(streams, "_HELD_OUT", 4)
+    (tmp_path / "book.txt").write_text("".join(f"{n:07d} " for n in range(200)))
+    stream, valid = streamed(
+        Corpus(str(tmp_path / "book.txt"), streamed=True), BYTES, 16, 3, tmp_path, skip_bad=False, hold_out=True
+    )  # fmt: skip
+    tokens = BYTES.encode((tmp_path / "book.txt").read_text())
+    assert np.array_equal(valid.first(4).ravel(), tokens[:64])
+    assert stream.held_out == (0, 64)
+    learned = Stream(stream.corpus, BYTES, 16, 3, tmp_path, held_out=stream.held_out, block=8)
+    seen = sorted(bytes(row.astype(np.uint8)) for row in learned.windows(np.arange(88)))
+    assert seen == sorted(bytes(tokens[i : i + 16].astype(np.uint8)) for i in range(64, 64 + 88 * 16, 16))
+    again = Stream(stream.corpus, BYTES, 16, 3, tmp_path, held_out=stream.held_out, block=8)
+    assert np.array_equal(again.windows(np.arange(80, 110)), learned.windows(np.arange(80, 110)))
+
+
+def test_molecules_are_validated_as_rows(tmp_path):
+    (tmp_path / "some.smi").write_text("CCO\nCC\nCCC\n" * 200)
+    tokenizer = Tokenizer.smiles(Corpus(str(tmp_path / "some.smi")).pieces())
+    _, valid = streamed(
+        Corpus(str(tmp_path / "some.smi"), streamed=True), tokenizer, 8, 3, tmp_path, skip_bad=False, hold_out=True
+    )  # fmt: skip
+    assert {tokenizer.decode(row) for row in valid.first(12)} <= {"CCO", "CC", "CCC"}
+    assert (valid.first(12)[:, 0] == tokenizer.begin).all()
+
+
 def test_what_is_read_and_what_is_not_is_said(corpus, tmp_path, capsys):
     """As of data that is prepared."""
     (tmp_path / "data" / "picture.png").write_bytes(b"\x89PNG")

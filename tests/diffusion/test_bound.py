@@ -213,7 +213,9 @@ def test_what_a_process_has_not_is_refused():
     embedding = TokenEmbedding(5, 8)
     candi = CANDI(embedding, space=SPACES["embedding"](embedding), sigma=RankLinear(0.05, 0.25))
     for options, complaint in (
-        ({"path": "zigzag"}, "no path 'zigzag'"), ({"prior": "flat"}, "no prior 'flat'"),
+        ({"path": "zigzag"}, "no path 'zigzag'"),
+        ({"path": "early"}, "knows one path"),
+        ({"prior": "flat"}, "no prior 'flat'"),
         ({"prior": "frequencies"}, "does not know how frequent"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=complaint):
@@ -244,8 +246,11 @@ def test_the_objective_bound_is_the_integrand_at_the_times_of_training(double, s
 
 
 def test_the_objective_bound_needs_noise_that_can_be_inverted():
+    """It is refused where it is to be trained, not where a run that was trained with more vectors is read."""
+    method = _method(CANDI, "projected", 4, (0.05, 0.25), objective="bound")
     with pytest.raises(UserError, match="for the space embedding or onehot"):
-        _method(CANDI, "projected", 4, (0.05, 0.25), objective="bound")
+        method.check_training()
+    _method(CANDI, "projected", 8, (0.05, 0.25), objective="bound").check_training()
 
 
 def test_what_the_prior_costs_is_the_same_in_parts(double, monkeypatch):

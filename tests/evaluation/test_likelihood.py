@@ -193,9 +193,22 @@ def test_parts_sum_up_and_bytes_are_counted():
     ones = int(DATA.sum())
     assert (found.tokens, found.characters, found.bytes) == (18, 18, 18 + ones)
     assert found.per("character")[0] == pytest.approx(found.bits_per_token)
-    assert found.per("byte") == pytest.approx(
-        tuple(bits * 18 / (18 + ones) for bits in (found.bits_per_token, found.low, found.high))
-    )
+    assert found.per("byte")[0] == pytest.approx(found.bits_per_token * 18 / (18 + ones))
+    assert found.per("byte")[1] < found.per("byte")[0] < found.per("byte")[2]
+
+
+def test_bits_are_divided_by_the_bytes_of_the_same_sequences():
+    """Rows with few open tokens count as much as they hold: all bits over all bytes, not a mean of ratios."""
+    model = _trained("ar")
+    x0, given = torch.tensor([[0, 1, 1], [1, 0, 0]]), torch.tensor([[True, True, False], [False, False, False]])
+    found = likelihood(model, x0.numpy(), given=given.numpy())
+    alone = [likelihood(model, x0[i : i + 1].numpy(), given=given[i : i + 1].numpy()) for i in range(2)]
+    bits = [one.bits_per_token * one.tokens for one in alone]
+    assert found.per("byte")[0] == pytest.approx(sum(bits) / 4)
+    assert found.bits_per_token == pytest.approx((bits[0] / 1 + bits[1] / 3) / 2)
+    residuals = [bits[0] - found.per("byte")[0] * 1, bits[1] - found.per("byte")[0] * 3]
+    margin = 1.96 * float(np.std(residuals, ddof=1)) / math.sqrt(2) / 2
+    assert found.per("byte")[2] - found.per("byte")[0] == pytest.approx(margin)
 
 
 def test_the_interval_covers_the_truth():
@@ -226,7 +239,7 @@ def test_the_command(run, tmp_path, capsys):
     assert "at most" in capsys.readouterr().out
     train_here(tmp_path / "hybrid", steps=2)
     hybrid = ["evaluate", str(tmp_path / "hybrid"), "--data", "pydoc", "--sequences", "16"]
-    main([*hybrid, "--path", "early"])
+    main(hybrid)
     told = capsys.readouterr().out
     assert "at most" in told
     assert "bits per byte" in told

@@ -8,6 +8,7 @@ import torch
 from candi.base.rng import Rng
 from candi.diffusion.open_positions import capacity_for
 from candi.nets.dit import DiTSettings
+from candi.nets.labels import LabelEmbedding
 from candi.training.objective import T_MIN, DenoisingObjective, stratified
 from tests.toys import denoiser_of
 
@@ -57,6 +58,21 @@ def test_a_share_of_the_labels_is_hidden_in_training_alone(monkeypatch):
     assert (told[0][hidden] == 2).all()
     assert abs(float(hidden.double().mean()) - 0.2) < 4 * math.sqrt(0.2 * 0.8 / 2000)
     assert torch.equal(told[1], label)
+
+
+def test_some_rows_have_none_of_several_labels():
+    """Each label is hidden by itself, and all of them at once: 1 - .8 (1 - .2^3) of rows, four standard errors."""
+    embedding = LabelEmbedding([2, 3, 4], 8)
+    denoiser = denoiser_of("mdlm", 11, TRUNK, label="rings")
+    denoiser.labels = LabelEmbedding([2, 3, 4], TRUNK.conditioning)
+    told = []
+    denoiser.predict = lambda f, state, label, predict=denoiser.predict: told.append(label) or predict(f, state, label)
+    x0, label = torch.randint(11, (4000, 4)), torch.zeros(4000, 3, dtype=torch.long)
+    DenoisingObjective(denoiser, label_dropout=0.2).train()(x0, range(4000), 4000, Rng.from_seed(0), label)
+    none = told[0] == embedding.none(x0[:, 0])
+    everywhere, share = float(none.all(-1).double().mean()), 1 - 0.8 * (1 - 0.2**3)
+    assert abs(everywhere - share) < 4 * math.sqrt(share * (1 - share) / 4000)
+    assert 0.3 < float(none.double().mean()) < 0.42  # 1 - .8^2
 
 
 def test_a_step_of_training_tells_the_method_how_far_it_is():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import sys
 import types
 from collections.abc import Mapping
@@ -61,6 +62,15 @@ def parse_json(text: str, where: str) -> Any:
         raise UserError(f"{where} is nested too deeply to be read; mend it.") from None
     except ValueError:  # Python reads no number of more than some thousand digits
         raise UserError(f"{where} holds a number that is too long to be read; mend it.") from None
+
+
+def finite(value: Any) -> Any:
+    """As JSON has it: no infinity and nothing that is no number, but null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite(one) for name, one in value.items()}
+    return [finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def is_plain(hint: Any) -> bool:

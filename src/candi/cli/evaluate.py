@@ -2,13 +2,13 @@
 
 import dataclasses
 import json
-import math
 from collections.abc import Sequence
 from typing import Literal
 
 from jsonargparse import Namespace
 
 from candi.base.checks import at_least
+from candi.base.config import finite
 from candi.base.errors import UserError
 from candi.base.machine import device_named
 from candi.cli.parsing import add_device, flag, parse, parser
@@ -87,8 +87,7 @@ def _likelihood(given: Namespace) -> None:
     if given.json:
         values = dataclasses.asdict(result)
         values |= {f"bits_per_{unit}": result.per(unit)[0] for unit in _UNITS}
-        values |= {name: None for name in ("low", "high") if not math.isfinite(values[name])}  # of one sequence
-        print(json.dumps({"method": model.config.method, "data": given.data, **values}))
+        print(json.dumps(finite({"method": model.config.method, "data": given.data, **values})))
         return
     kind = "exactly" if result.exact else "at most"
     print(

@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> None:
         points += Sweep(_settings(given, handles, scorers)).go()
     if axes.less and not all(_by_rule(point.cell.guidance) for point in points if point.cell.guidance):
         axes = dataclasses.replace(axes, less=False)
-    comparison = compare(points, axes)
+    comparison = compare(points, dataclasses.replace(axes, unit=_unit(points)))
     try:
         _write(given.out, comparison, points, [given.out, *(file.parent for file in files)])
     except OSError as error:
@@ -176,6 +176,11 @@ def _axes(earlier: Sequence[Point], scored: bool, given: Namespace, sequences: s
 def _wanted(target: int | str) -> bool:
     """Whether more of a property is wanted: all but the class below a threshold."""
     return str(target).rpartition("=")[2] not in ("0", "no")
+
+
+def _unit(points: Sequence[Point]) -> float:
+    """1, of a property that is larger than a hundred a hundredth of it: what is compared is its exponential."""
+    return max([1.0, *(abs(point.measures.get("property") or 0.0) / 100 for point in points)])
 
 
 def _by_rule(guide: Guide) -> bool:

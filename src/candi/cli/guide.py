@@ -246,7 +246,7 @@ def _training_data(source: str, tokenizer: Tokenizer) -> tuple[Known | None, lis
         return _packed_molecules(packed) if packed.exists() else None, []
     record = read_record(run)
     settings = record["settings"]
-    if "data" not in settings:  # a run of candi.fit
+    if "data" not in settings or settings.get("stream"):  # a run of candi.fit, or data that nobody reads as a whole
         return None, []
     of_rows = (settings.get("rows"), settings.get("chat", CHAT))
     corpus = Corpus(settings["data"], settings["text_field"], *of_rows)

@@ -7,13 +7,14 @@ from pathlib import Path
 from jsonargparse import ArgumentParser, Namespace
 
 from candi.base.checks import at_least
+from candi.base.config import finite
 from candi.base.errors import UserError, unknown
 from candi.cli.parsing import listed
 from candi.cli.scorer_flags import scorer_names
 from candi.data.cache import default_folder
 from candi.diffusion.draws import PRECISION
 from candi.evaluation.points import Point
-from candi.evaluation.suites import Score, zero_shot
+from candi.evaluation.suites import Score, power, zero_shot
 from candi.evaluation.sweep import Sweep
 from candi.evaluation.sweep_settings import SweepSettings
 from candi.hub.loading import load, run_handle
@@ -45,14 +46,14 @@ def _zero_shot(given: Namespace) -> None:
         model, listed(given.corpora), given.corpora_in, sequences=given.sequences, times=given.times,
         batch_size=given.batch_size, seed=given.seed,
     ):  # fmt: skip
-        print(json.dumps(asdict(score)) if given.json else _line(score), flush=True)
+        print(json.dumps(finite(asdict(score))) if given.json else _line(score), flush=True)
 
 
 def _line(score: Score) -> str:
     most = "" if score.exact else "at most "
     return (
-        f"{score.corpus:9} perplexity {most}{score.perplexity:.2f} a token ({2**score.bits_low:.2f} to "
-        f"{2**score.bits_high:.2f}), {score.word_perplexity:.1f} a word; {score.bits_per_byte:.3f} bits a byte, "
+        f"{score.corpus:9} perplexity {most}{score.perplexity:.2f} a token ({power(score.bits_low):.2f} to "
+        f"{power(score.bits_high):.2f}), {score.word_perplexity:.1f} a word; {score.bits_per_byte:.3f} bits a byte, "
         f"{score.bits_per_character:.3f} a character\n"
         f"          {score.suite}: {score.tokens:,} tokens, {score.words:,.0f} words, windows of {score.context} that "
         f"do not overlap, rule {score.detokenised}, text {score.text[:12]}, {score.times} times, candi {score.candi}"

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from candi.base.config import finite
 from candi.base.errors import UserError
 from candi.cli.frontier import numbers
 from candi.cli.parsing import add_device, flag, parse, parser
@@ -47,7 +48,7 @@ def run(arguments: Sequence[str]) -> None:
     for one in tune_noise(
         model, sequences, noises, given=marks, times=given.times, batch_size=given.batch_size, seed=given.seed
     ):
-        print(json.dumps(asdict(one)) if given.json else _line(one), flush=True)
+        print(json.dumps(finite(asdict(one))) if given.json else _line(one), flush=True)
         tried.append(one)
     print(_advice(tried, settings), file=sys.stderr if given.json else sys.stdout)
 

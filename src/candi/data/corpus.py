@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import islice
@@ -112,7 +113,7 @@ class Corpus:
         except UnicodeDecodeError:
             raise UserError(_no_text(path, packed)) from None
         except _DAMAGED as error:
-            raise UserError(f"{path} cannot be read or unpacked ({error}); it may be damaged or cut short.") from None
+            raise _damaged(path, error) from None
 
     def _document(self, row: Row, reader: Reader) -> Iterator[Piece]:
         """A row as a document, of which a long one comes in pieces, unless it is a sequence of its own."""
@@ -180,9 +181,10 @@ class Corpus:
     def table_rows(self) -> Iterator[Row]:
         """The rows with all their columns, of files that have such."""
         for path in self.paths:
-            for file in members(on_disk(path)):
-                if file.kind in READERS:
-                    yield from READERS[file.kind].rows(file, None)
+            with _readable(path):
+                for file in members(on_disk(path)):
+                    if file.kind in READERS:
+                        yield from READERS[file.kind].rows(file, None)
 
     def openings(self) -> Iterator[tuple[Place, Opening]]:
         """What each row gives to begin with; of a text file each line."""
@@ -191,15 +193,16 @@ class Corpus:
             yield from ((piece.place, (Part(piece.text, True),)) for piece in lines)
             return
         for path in self.paths:
-            for file in members(on_disk(path)):
-                reader = READERS.get(file.kind)
-                if reader is not None:
-                    for row in reader.rows(file, None):
-                        column = self.column if self.column in row.values else reader.column
-                        yield row.place, opening(row, column, self.chat)
-                else:
-                    with file.text() as text:
-                        yield from ((p.place, (Part(p.text, True),)) for p in _lines(text, Place(file.name)))
+            with _readable(path):
+                for file in members(on_disk(path)):
+                    reader = READERS.get(file.kind)
+                    if reader is not None:
+                        for row in reader.rows(file, None):
+                            column = self.column if self.column in row.values else reader.column
+                            yield row.place, opening(row, column, self.chat)
+                    else:
+                        with file.text() as text:
+                            yield from ((p.place, (Part(p.text, True),)) for p in _lines(text, Place(file.name)))
 
     @cached_property
     def files(self) -> list[Path]:
@@ -296,6 +299,21 @@ def _no_text(path: Path, file: DataFile) -> str:
         return f"{path} holds no text, and its ending names no kind of data that is read ({kinds})."
     how = "convert it first (for example with iconv), or name its kind by its ending"
     return f"{path} is not UTF-8 text; {how} ({kinds})."
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What cannot be read is one sentence."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise UserError(_no_text(path, on_disk(path))) from None
+    except _DAMAGED as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} cannot be read or unpacked ({error}); it may be damaged or cut short.")
 
 
 def _kinds(files: list[Path]) -> Counter[str]:

@@ -93,7 +93,9 @@ def load_dataset(
             corpus, tokenizer, length, seed, folder, skip_bad=skip_bad, hold_out=other is None and valid_fraction > 0
         )
         if other is not None:
-            held_out = load_sequences(other, tokenizer, length, rows=other.by_rows, skip_bad=skip_bad, cache=folder)
+            held_out = load_sequences(
+                other, tokenizer, length, rows=other.by_rows or tokenizer.framed, skip_bad=skip_bad, cache=folder
+            )
     elif tokenizer.framed or corpus.by_rows:
         labels = None if label is None else Labels.of(label, corpus, kind_of(tokenizer), folder)
         taught = () if labels is None else labels.taught

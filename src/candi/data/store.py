@@ -77,7 +77,11 @@ def smallest(vocab_size: int) -> np.dtype[np.unsignedinteger[Any]]:
 
 
 def is_store(path: Path) -> bool:
-    return (path / MANIFEST).is_file()
+    """Whether a folder says that it is one; there are other things that have a manifest."""
+    if not (path / MANIFEST).is_file():
+        return False
+    found = read_json(path / MANIFEST)
+    return isinstance(found, dict) and {"shards", "dtype", "tokenizer"} <= found.keys()
 
 
 def shard_path(folder: Path, key: str) -> Path:

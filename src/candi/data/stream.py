@@ -54,11 +54,11 @@ class _Sequence:
 
 
 class Stream:
-    """Sequences without end. `held_out` pieces of the first file are not learned from."""
+    """Sequences without end. Of the first file so many pieces, and tokens of the next one, are `held_out`."""
 
     def __init__(
         self, corpus: Corpus, tokenizer: Tokenizer, length: int, seed: int, folder: Path, *, skip_bad: bool = False,
-        held_out: int = 0, block: int = BLOCK,
+        held_out: tuple[int, int] = (0, 0), block: int = BLOCK,
     ) -> None:  # fmt: skip
         self.corpus, self.tokenizer, self.length, self.seed, self.skip_bad = corpus, tokenizer, length, seed, skip_bad
         self.held_out, self.block = held_out, block
@@ -152,6 +152,7 @@ class Stream:
         held = 0
         for piece_at, found in self._encoded(at):
             skipped = at.token if piece_at == _At(at.epoch, at.file, at.piece) else 0
+            skipped = max(skipped, self._held_tokens(piece_at))
             tokens.append(found.tokens[skipped:])
             marks.append(np.zeros(len(tokens[-1]), bool) if found.given is None else found.given[skipped:])
             some |= found.given is not None
@@ -186,6 +187,11 @@ class Stream:
             elif not self.skip_bad:
                 raise UserError(f"{piece.place}: {found}") from None
 
+    def _held_tokens(self, at: _At) -> int:
+        """Tokens at the beginning of a piece that are kept for validation."""
+        first = _order(self.seed, -1 - at.epoch, len(self.corpus.stream_files))[at.file] == 0
+        return self.held_out[1] if first and at.piece == self.held_out[0] else 0
+
     def _pieces(self, at: _At) -> Iterator[tuple[_At, Piece] | None]:
         """All pieces from a place on, one epoch after another; None where one ends."""
         for epoch in count(at.epoch):
@@ -193,7 +199,7 @@ class Stream:
             made = self._made
             for file in range(at.file if epoch == at.epoch else 0, len(order)):
                 here = epoch == at.epoch and file == at.file
-                first = max(at.piece if here else 0, self.held_out if order[file] == 0 else 0)
+                first = max(at.piece if here else 0, self.held_out[0] if order[file] == 0 else 0)
                 for piece, one in enumerate(islice(self.corpus.pieces_of(order[file]), first, None), first):
                     yield _At(epoch, file, piece), one
             yield None
@@ -214,22 +220,26 @@ def streamed(
         say(corpus.survey)
     if not hold_out:
         return Stream(corpus, tokenizer, length, seed, folder, skip_bad=skip_bad), None
-    tokens, marks, pieces = list[NDArray[np.int64]](), list[NDArray[np.bool_]](), 0
+    rows, wanted = corpus.by_rows or tokenizer.framed, _HELD_OUT * length
+    tokens, marks, held = list[NDArray[np.int64]](), list[NDArray[np.bool_]](), (0, 0)
     whole = Stream(corpus, tokenizer, length, seed, folder, skip_bad=skip_bad)
     for place, one in enumerate(corpus.pieces_of(0)):
-        if sum(map(len, tokens)) >= _HELD_OUT * length:
+        left = wanted - sum(map(len, tokens))
+        if left <= 0:
             break
-        pieces = place + 1
+        held = (place + 1, 0)
         for _, found in whole._of([(_At(), one)]):
-            fits = not corpus.by_rows or len(found.tokens) <= length
-            size = len(found.tokens) if not corpus.by_rows else length
-            if fits and len(found.tokens):
-                tokens.append(padded(found.tokens, size, tokenizer.pad))
-                given = np.zeros(size, bool)
-                given[: len(found.tokens)] = False if found.given is None else found.given
-                marks.append(given)
+            size = len(found.tokens)
+            if not size or (rows and size > length):
+                continue
+            given = np.zeros(size, bool) if found.given is None else found.given
+            if not rows and size > left:  # the rest of a long piece is learned from
+                held = (place, left)
+            take = size if rows else min(size, left)
+            tokens.append(padded(found.tokens[:take], length if rows else take, tokenizer.pad))
+            marks.append(np.append(given[:take], np.zeros(len(tokens[-1]) - take, bool)))
     if sum(map(len, tokens)) < length:
         raise UserError(f"The first file of {corpus.source} is too short to validate on; give --valid.")
-    joined, given = np.concatenate(tokens)[: _HELD_OUT * length], np.concatenate(marks)[: _HELD_OUT * length]
+    joined, given = np.concatenate(tokens)[:wanted], np.concatenate(marks)[:wanted]
     valid = Windows(Joined([joined]), length, seed, Joined([given.astype(np.uint8)]) if given.any() else None)
-    return Stream(corpus, tokenizer, length, seed, folder, skip_bad=skip_bad, held_out=pieces), valid
+    return Stream(corpus, tokenizer, length, seed, folder, skip_bad=skip_bad, held_out=held), valid

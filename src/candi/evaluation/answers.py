@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from candi.base.errors import UserError
 from candi.base.rng import Rng, fold_in
 from candi.diffusion.state import with_given
-from candi.evaluation.likelihood import parts_of
+from candi.evaluation.likelihood import bound_of, parts_of
 from candi.model.model import Model
 
 
@@ -63,13 +63,14 @@ def _batch(
     model: Model, tokens: NDArray[np.int64], given: NDArray[np.bool_], times: int, seeds: Sequence[int]
 ) -> list[Continuation]:
     x0, marks = torch.from_numpy(tokens).to(model.device), torch.from_numpy(given).to(model.device)
-    bound, causal = model.denoiser.method.likelihood_bound(), model.denoiser.method.causal
+    bound, causal = bound_of(model), model.denoiser.method.causal
     # a few strata, each of which says the same on average, tell how sure the sum is
     groups = 1 if causal else min(4, times)
     sums = []
-    for group in range(groups):
+    shares = [times // groups + (group < times % groups) for group in range(groups)]
+    for group, share in enumerate(shares):
         rng, ends = (Rng.per_row((fold_in(one, name, group) for one in seeds), model.device) for name in ("t", "ends"))
-        parts = parts_of(model, bound, x0, marks, 1 if causal else max(1, times // groups), rng, ends)
+        parts = parts_of(model, bound, x0, marks, 1 if causal else share, rng, ends)
         sums.append(sum(parts.values(), torch.zeros(len(x0), dtype=torch.float64, device=x0.device)).cpu())
     nats = torch.stack(sums)
     errors = nats.std(0) / math.sqrt(groups) if groups > 1 else torch.zeros(len(x0), dtype=torch.float64)

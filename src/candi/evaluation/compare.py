@@ -37,6 +37,7 @@ class Axes:
     diversity: str
     quality: str
     less: bool = False  # is a property wanted small?
+    unit: float = 1.0  # of a property, so that its exponential is a number
     per: str | None = None  # the unit of perplexity, a scorer's token, if a reader knows it: byte, say
 
     @property
@@ -47,13 +48,13 @@ class Axes:
         """Quality as a positive number that is the better the lower."""
         measure = self.measures[1]
         if measure.additive:
-            return np.exp(quality if self.less else -quality)
+            return np.exp((quality if self.less else -quality) / self.unit)
         return 1 / np.where(quality > 0, quality, np.nan) if measure.higher_is_better else quality
 
     def quality_of(self, cost: Numbers) -> Numbers:
         """The inverse of `cost`."""
         if self.measures[1].additive:
-            return np.log(cost) if self.less else -np.log(cost)
+            return (np.log(cost) if self.less else -np.log(cost)) * self.unit
         return self.cost(cost)
 
 

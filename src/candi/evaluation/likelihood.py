@@ -38,11 +38,12 @@ class Likelihood:
     tokens: int
     characters: int
     bytes: int
+    per_byte: tuple[float, float, float]
+    per_character: tuple[float, float, float]
 
     def per(self, unit: Literal["byte", "character"]) -> tuple[float, float, float]:
-        """The bits of all tokens over how many bytes or characters they spell, with the interval."""
-        size = self.tokens / max(1, self.bytes if unit == "byte" else self.characters)
-        return self.bits_per_token * size, self.low * size, self.high * size
+        """All bits over all bytes or characters that they spell, with the interval of that ratio."""
+        return self.per_byte if unit == "byte" else self.per_character
 
 
 @torch.no_grad()
@@ -56,7 +57,7 @@ def likelihood(
     are those of the process whose bound it is, of methods that have some.
     """
     method = model.denoiser.method
-    bound = method.likelihood_bound(path=path, prior=model.with_defaults(prior=prior)["prior"])
+    bound = bound_of(model, path, prior)
     if min(times, batch_size, len(sequences)) < 1:
         raise UserError("A likelihood needs at least 1 sequence, 1 time and a batch of 1.")
     times = 1 if method.causal else times
@@ -77,16 +78,37 @@ def likelihood(
     margin = 1.96 * float(bits.std(ddof=1)) / math.sqrt(len(bits)) if len(bits) > 1 else float("inf")
     scale = math.log(2) * (~marks).sum(-1)
     shares = {name: float((some / scale).mean()) for name, some in parts.items()}
+    characters, sizes = _spelled(model, sequences, marks)
+    total = nats / math.log(2)
     return Likelihood(
         mean, mean - margin, mean + margin, method.causal, len(bits), times, shares, int((~marks).sum()),
-        *_spelled(model, sequences, marks),
+        int(characters.sum()), int(sizes.sum()), _ratio(total, sizes), _ratio(total, characters),
     )  # fmt: skip
 
 
-def _spelled(model: Model, sequences: NDArray[np.int64], marks: NDArray[np.bool_]) -> tuple[int, int]:
-    """Characters and bytes that the tokens that are not given spell."""
-    sizes = [model.tokenizer.size(row[~mark]) for row, mark in zip(sequences, marks, strict=True)]
-    return sum(characters for characters, _ in sizes), sum(size for _, size in sizes)
+def bound_of(model: Model, path: str | NoisePath | None = None, prior: str | None = None) -> Bound:
+    """The bound of the process that is asked for, else of the one that the model recommends."""
+    complete = model.with_defaults(path=path, prior=prior)
+    return model.denoiser.method.likelihood_bound(path=complete["path"], prior=complete["prior"])
+
+
+def _ratio(bits: NDArray[np.float64], sizes: NDArray[np.float64]) -> tuple[float, float, float]:
+    """sum bits / sum sizes, with a 95% interval over the sequences."""
+    if not sizes.sum():
+        return math.inf, math.inf, math.inf
+    ratio, count = float(bits.sum() / sizes.sum()), len(bits)
+    spread = float((bits - ratio * sizes).std(ddof=1)) if count > 1 else math.inf
+    margin = 1.96 * spread / math.sqrt(count) / float(sizes.mean())
+    return ratio, ratio - margin, ratio + margin
+
+
+def _spelled(
+    model: Model, sequences: NDArray[np.int64], marks: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Characters and bytes that the tokens of each sequence that are not given spell."""
+    found = [model.tokenizer.size(row[~mark]) for row, mark in zip(sequences, marks, strict=True)]
+    characters, sizes = zip(*found, strict=True)
+    return np.array(characters, np.float64), np.array(sizes, np.float64)
 
 
 def nats_of(

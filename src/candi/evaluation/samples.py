@@ -16,6 +16,7 @@ from candi.evaluation.diversity import distinct, entropy
 from candi.evaluation.progress import SweepProgress
 from candi.evaluation.provenance import Cell, Provenance
 from candi.model.model import Model
+from candi.nets.config import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def make(
     start, rows = time.monotonic(), []
     for first in range(0, cell.n, batch_size):
         count = min(batch_size, cell.n - first)
-        options: dict[str, Any] = {**cell.options, **_label(cell)}
+        options: dict[str, Any] = {**cell.options, **_label(cell, model.config)}
         trajectory = model.trajectory(
             count, length=cell.length, steps=cell.steps, temperature=cell.temperature, top_k=cell.top_k,
             top_p=cell.top_p, seed=cell.seed, first=first, precision=cell.precision, compile=compile, guide=guide,
@@ -85,8 +86,11 @@ def make(
     )
 
 
-def _label(cell: Cell) -> dict[str, Any]:
+def _label(cell: Cell, config: ModelConfig) -> dict[str, Any]:
     """The label that a run which was trained with labels is conditioned on."""
     if cell.guidance is None or cell.guidance.classifier is not None:
         return {}
-    return {"label": cell.guidance.target, "label_weight": cell.guidance.weight}
+    target = cell.guidance.target
+    if isinstance(target, int) and len(config.labels) == 1:  # by its name: a class may be called by another number
+        target = config.labels[0].classes[target]
+    return {"label": target, "label_weight": cell.guidance.weight}

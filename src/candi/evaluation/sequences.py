@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from candi.data.molecules import canonical
 from candi.data.properties import Kind, check_property, properties
@@ -30,12 +31,18 @@ class Measured:
 
     def mean(self, name: str) -> float:
         """Of a property over the valid samples."""
-        return float(np.mean(self.values[name])) if self.values[name] else float("nan")
+        known = self._known(name)
+        return float(np.mean(known)) if len(known) else float("nan")
 
     def hit(self, name: str, threshold: float) -> float:
         """The share of the valid samples whose property reaches the threshold."""
-        found = self.values[name]
-        return float(np.mean(np.asarray(found) >= threshold)) if found else float("nan")
+        known = self._known(name)
+        return float(np.mean(known >= threshold)) if len(known) else float("nan")
+
+    def _known(self, name: str) -> NDArray[np.float64]:
+        """Of those that have it: the share of G and C in nothing but N is no number."""
+        values = np.asarray(self.values[name], np.float64)
+        return values[np.isfinite(values)]
 
 
 def measured(

@@ -29,15 +29,23 @@ class Named:
     field: str = "text"
     rule: str = "none"
     about: str = ""
+    last: int | None = None  # characters at its end, if it is no more than that
+    joined: bool = False  # is it one text, which the hub has in lines?
 
 
 ZERO_SHOT: dict[str, Named] = {
     one.name: one
     for one in (
-        Named("text8", about="the last 5,000,000 characters of text8"),
+        Named("text8", about="the last 5,000,000 characters of text8", last=5_000_000),
         Named("lm1b", rule="lm1b", about="One Billion Words, its test part"),
         Named("ptb", rule="ptb", about="Penn Treebank, its test part"),
-        Named("wikitext", "hf:Salesforce/wikitext:wikitext-103-raw-v1/test", rule="wikitext", about="WikiText-103"),
+        Named(
+            "wikitext",
+            "hf:Salesforce/wikitext:wikitext-103-raw-v1/test",
+            rule="wikitext",
+            about="WikiText-103",
+            joined=True,
+        ),
         Named("lambada", "hf:cimec/lambada:plain_text/test", rule="lambada", about="LAMBADA, its test part"),
         Named("ag_news", "hf:fancyzhx/ag_news:data/test", about="AG News, its test part"),
         Named("pubmed", field="article", rule="papers", about="articles of PubMed, their test part"),
@@ -122,22 +130,22 @@ def _scored(found: Likelihood, named: Named, model: Model, words: int, text: Pat
     evaluated = words * found.bytes / max(1, size)
     return Score(
         suite=f"zero-shot {_SUITE}", corpus=named.name, bits_per_token=found.bits_per_token, bits_low=found.low,
-        bits_high=found.high, exact=found.exact, perplexity=_power(found.bits_per_token), bits_per_byte=bits,
-        bits_per_character=found.per("character")[0], word_perplexity=_power(bits * found.bytes / max(1.0, evaluated)),
+        bits_high=found.high, exact=found.exact, perplexity=power(found.bits_per_token), bits_per_byte=bits,
+        bits_per_character=found.per("character")[0], word_perplexity=power(bits * found.bytes / max(1.0, evaluated)),
         sequences=found.sequences, times=found.times, context=model.config.length, stride=model.config.length,
         detokenised=f"{named.rule} {VERSION}", tokens=found.tokens, words=round(evaluated, 1),
         text=text.stem, tokenizer=model.tokenizer.fingerprint, candi=__version__,
     )  # fmt: skip
 
 
-def _power(bits: float) -> float:
+def power(bits: float) -> float:
     return 2**bits if bits < 1000 else math.inf
 
 
 def _as_written(named: Named, source: str, cache: Path) -> tuple[Path, int, int]:
     """The corpus as people write it, a document a line, kept under its hash; its words as published, its bytes."""
     detokenize, lines, words, size = detokenizer(named.rule), list[str](), 0, 0
-    for document in _documents(Corpus(source, named.field)):
+    for document in _documents(Corpus(source, named.field), named):
         text = detokenize(document)
         words += len(document.split())
         size += len(text.encode())
@@ -151,7 +159,16 @@ def _as_written(named: Named, source: str, cache: Path) -> tuple[Path, int, int]
     return path, words, size
 
 
-def _documents(corpus: Corpus) -> Iterator[str]:
+def _documents(corpus: Corpus, named: Named) -> Iterator[str]:
+    """As the corpus is cut into them; of one that is a text of its own, all of it, or its end."""
+    found = _read(corpus)
+    if named.joined or named.last is not None:
+        text = "".join(found)
+        found = iter([text if named.last is None else text[-named.last :]])
+    yield from found
+
+
+def _read(corpus: Corpus) -> Iterator[str]:
     parts = list[str]()
     for piece in corpus.pieces():
         parts.append(piece.text)

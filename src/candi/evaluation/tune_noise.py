@@ -77,6 +77,9 @@ def tune_noise(
     if not isinstance(settings, CandiSettings) or not isinstance(method, CANDI):
         raise UserError(f"{model.config.method} has no ranks and paths of noise; tune a run of candi.")
     marks = np.zeros(sequences.shape, bool) if given is None else given
+    sequences, marks = sequences[~marks.all(-1)], marks[~marks.all(-1)]
+    if not len(marks):
+        raise UserError("Every token is given; there is nothing to predict.")
     walked: dict[NoisePath, dict[str, NDArray[np.float64]]] = {}  # what does not depend on the prior
     first: NDArray[np.float64] | None = None
     for noise in noises:

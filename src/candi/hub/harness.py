@@ -85,7 +85,7 @@ class CandiLM(LM):  # type: ignore[misc] # the harness has no types
         for number, request in enumerate(requests):
             context, how = request.args
             most = min(int(how.get("max_gen_toks", _TOKENS)), max(1, self.length // 2))
-            prompts[number] = self._encode(context)[-(self.length - most) :]
+            prompts[number] = self.model.tokenizer.encode(context).tolist()[-(self.length - most) :]
             size = self.length if self.model.rows else min(self.length, len(prompts[number]) + most)
             sampled = bool(how.get("do_sample", False)) and float(how.get("temperature", 1)) > 0
             groups[size, f"{how.get('temperature', 1)}" if sampled else ""].append(number)

@@ -102,6 +102,7 @@ def _run(made: Prepared, settings: FitSettings, fabric: Fabric, team: Team) -> P
             f"The denoiser is built for a vocabulary, length, labels and rows of {built}, the dataset has {found}; "
             "build it for the dataset."
         )
+    denoiser.method.check_training()
     if config.labels and not settings.label_dropout:
         raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
     run, record = Run(settings.out), run_record(settings, config, dataset.fingerprint, made.start)

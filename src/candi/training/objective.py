@@ -69,6 +69,8 @@ class DenoisingObjective(Objective):
         if label is not None and self.training:  # what is learned without labels is what guidance is measured against
             assert self.denoiser.labels is not None
             dropped = rng.uniform(*label.shape) < self.label_dropout
+            if label.shape[1] > 1:  # some rows have none at all, some have some
+                dropped = dropped | (rng.uniform(len(label), 1) < self.label_dropout)
             label = torch.where(dropped, self.denoiser.labels.none(label[:, 0]), label)
         prediction = self.denoiser.predict(self._features, state, label)
         loss = method.loss(prediction.within(capacity), state, x0)

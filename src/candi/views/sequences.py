@@ -3,6 +3,7 @@
 import base64
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 
 from candi.base.files import write_text
 from candi.data.molecules import parse
+from candi.evaluation.measures import plain
 from candi.views.page import write_filled
 
 _BINS = 24
@@ -38,15 +40,23 @@ def write_page(
         "sequences": [
             {
                 "text": one.text,
-                "values": one.values,
+                "values": plain(one.values),
                 "novel": one.novel,
                 "picture": picture(one.text) if molecules else None,
             }
             for one in shown
         ],
-        "histograms": {name: _histogram(values, training.get(name, ())) for name, values in samples.items() if values},
+        "histograms": {
+            name: _histogram(_finite(values), _finite(training.get(name, ())))
+            for name, values in samples.items()
+            if _finite(values)
+        },
     }
     write_filled(path, "sequences.html", data)
+
+
+def _finite(values: Sequence[float]) -> list[float]:
+    return [value for value in values if math.isfinite(value)]
 
 
 def picture(smiles: str) -> str:

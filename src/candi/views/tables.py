@@ -23,7 +23,7 @@ def sentence(pair: Pair, axes: Axes) -> str:
         ratios = 1 / found.ratio, 1 / found.ratio_high, 1 / found.ratio_low
     verdict = f"{first} is ahead of {second}" if ratios[2] < 1 else f"{first} leads {second}, but nothing is settled"
     if axes.measures[1].additive:
-        higher, low, high = (-math.log(ratio) for ratio in (ratios[0], ratios[2], ratios[1]))
+        higher, low, high = (-math.log(ratio) * axes.unit for ratio in (ratios[0], ratios[2], ratios[1]))
         where = f"{100 * ahead:.0f}% of the shared range {found.low:.3g} to {found.high:.3g}"
         interval, more = f"95% interval {low:.3f} to {high:.3f}", "lower" if axes.less else "higher"
         return (

@@ -56,6 +56,9 @@ class Method(nn.Module, ABC):
         """Whether a step of training does the same on every device and in every step, so that it can be replayed."""
         return True
 
+    def check_training(self) -> None:
+        """Refuse what can be sampled and not trained."""
+
     @abstractmethod
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
         """z_t ~ q(z_t | x0)."""

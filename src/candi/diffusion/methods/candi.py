@@ -62,8 +62,6 @@ class CANDI(Method):
         objective: str = "tokens",
     ) -> None:
         super().__init__(embedding)
-        if objective == "bound" and isinstance(space, Projected) and embedding.vocab_size > embedding.width:
-            raise UserError("The objective bound is for the space embedding or onehot; set --candi.space.")
         self.space, self.sigma, self.alpha = space, sigma, alpha or LinearAlpha()
         self.bias_weight = bias_weight
         # noisy inputs are b + gate c_in y: at a gate of 0 this is masked diffusion
@@ -80,6 +78,11 @@ class CANDI(Method):
             self.level = TimestepEmbedder(embedding.width, zero_init=True)
         else:
             self.options = {name: values for name, values in self.options.items() if name != "path"}
+
+    def check_training(self) -> None:
+        fewer = self.embedding.vocab_size > self.embedding.width
+        if self.objective == "bound" and isinstance(self.space, Projected) and fewer:
+            raise UserError("The objective bound is for the space embedding or onehot; set --candi.space.")
 
     def corrupt(self, x0: Tokens, t: Times, rng: Rng) -> State:
         known = masked.keep(self.alpha(t), x0.shape, rng)
@@ -171,6 +174,10 @@ class CANDI(Method):
         """
         if isinstance(path, str) and path not in PATHS:
             raise unknown("path", path, PATHS)
+        if isinstance(path, str) and "path" not in self.options:
+            raise UserError(
+                "This model knows one path of its noise; train with --candi.independent, or leave out --path."
+            )
         along = path if isinstance(path, NoisePath) else NoisePath(PATHS[path or self.path])
         alpha, frequencies = Certain(self.alpha), self.token_frequencies(prior)
 
