@@ -22,6 +22,10 @@ runs=(
   "embedding embedding"
 )
 
+bare() { # names of files without the folders that they lie in here
+  sed -e "s#$out/##g" -e "s#$(dirname "$text")/##g" -e "s#$(dirname "$held_out")/##g"
+}
+
 one() { # NAME METHOD [FLAGS]
   local kept=$out/kept/$1
   $python -m candi train --data "$text" --valid "$held_out" --method "$2" "${@:3}" --out "$out/$1" --tokenizer char \
@@ -29,12 +33,12 @@ one() { # NAME METHOD [FLAGS]
     --checkpoint-every $((steps / 2)) --keep 1 --validate-every 0 --sample-every 0 --seed 0 --device cpu --compile false \
     --model.width "$width" --model.blocks 2 --model.heads 4 --model.conditioning 32
   mkdir -p "$kept"
-  cp "$out/$1/run.json" "$kept"
+  bare < "$out/$1/run.json" > "$kept/run.json"
   $python -m candi evaluate "$out/$1" --data "$held_out" --sequences "$sequences" --times 32 --batch-size 64 --json \
-    --device cpu > "$kept/normal.json"
+    --device cpu | bare > "$kept/normal.json"
   case $2 in candi | onehot | embedding)
     $python -m candi evaluate "$out/$1" --data "$held_out" --sequences "$sequences" --times 32 --batch-size 64 --json \
-      --device cpu --prior frequencies > "$kept/frequencies.json" ;;
+      --device cpu --prior frequencies | bare > "$kept/frequencies.json" ;;
   esac
 }
 

@@ -50,7 +50,7 @@ class Bits:
         which = prior if set(self.found) == set(_PRIORS) else ""
         return [
             _NAMES[self.name], which, f"{most}{one['bits_per_character']:.3f} ± {margin * scale:.3f}", *shares,
-            "" if last is None else f"{last * scale:.3f}",
+            f"{last * scale:.3f}" if last else "",
         ]  # fmt: skip
 
 
