@@ -171,6 +171,14 @@ def test_peptides_are_swept_by_their_charge(place, tmp_path):
     assert "Mean charge of the sequences" in (out / "frontier.md").read_text()
 
 
+def test_a_classifier_of_classes_is_packed_with_their_names(place, tmp_path):
+    main(["export", str(place / "moods"), "--out", str(tmp_path / "packed"), "--classifiers", f"mood={place / 'glad'}"])
+    assert "mood: dull, glad" in (tmp_path / "packed" / "README.md").read_text()
+    main(["guide", str(tmp_path / "packed"), "--classifier", "mood", "--target", "glad", "--n", "4", "--out",
+          str(tmp_path / "guided"), *FAST])  # fmt: skip
+    assert (tmp_path / "guided" / "samples.csv").exists()
+
+
 def test_a_judge_knows_the_same_classes(place, tmp_path, capsys):
     main(["train-classifier", str(place / "moods"), "--data", str(place / "moods.jsonl"), "--label", "words>=3",
           "--steps", "2", "--model.width", "32", "--out", str(tmp_path / "long"), "--device", "cpu"])  # fmt: skip

@@ -11,10 +11,14 @@ from safetensors.torch import load_file, save_file
 import candi
 from candi.base.errors import UserError
 from candi.cli import main
+from candi.data.corpus import Corpus
+from candi.data.datasets import load_sequences
+from candi.evaluation.likelihood import likelihood
 from candi.evaluation.sweep import Sweep
 from candi.evaluation.sweep_settings import SweepSettings
 from candi.hub.export import export
 from candi.hub.loading import run_handle
+from candi.hub.model_card import ModelCard
 from tests.training.runs import train_here
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -176,3 +180,19 @@ def test_packing_again_keeps_what_was_recommended_and_tells_the_loss_of_these_we
         file.write("25,1.0,99.0,0.001,1.0,1.0,1.0\n")
     card = json.loads((export(str(other), tmp_path / "packed", {}) / "card.json").read_text())
     assert card["training"]["valid_loss"] == told != 99.0
+
+
+def test_the_card_tells_the_likelihood_of_held_out_text_and_which_part_is_what(packed, tmp_path):
+    """As candi evaluate has it, of the weights that were packed."""
+    (tmp_path / "held.txt").write_text("The assert statement is a way to insert debugging assertions. " * 20)
+    again = export(str(packed), tmp_path / "again", {}, held_out=str(tmp_path / "held.txt"))
+    model = candi.load(again)
+    data = load_sequences(Corpus(str(tmp_path / "held.txt")), model.tokenizer, model.config.length, rows=False)
+    found, card = likelihood(model, data.first(256), times=8), ModelCard.read(again)
+    assert card.likelihood.bits_per_token == pytest.approx(found.bits_per_token, rel=1e-6)
+    assert card.likelihood.parts == pytest.approx(found.parts)
+    page = (again / "README.md").read_text()
+    assert f"At most {found.bits_per_token:.3f} bits per token" in page
+    assert f"tokens {found.parts['tokens']:.3f}" in page
+    kept = export(str(again), tmp_path / "kept", {})
+    assert ModelCard.read(kept).likelihood == card.likelihood

@@ -11,6 +11,7 @@ from candi.base.markdown import table
 _NAMES = {
     "ar": "autoregressive", "mdlm": "masked (MDLM)", "candi-paper": "CANDI, ranks .05 to .25 (the paper's)",
     "candi-calibrated": "CANDI, ranks .1 to .4", "candi-bound": "CANDI, ranks .1 to .4, trained on the bound",
+    "text8": "CANDI, the model that ships (`candi models text8`), windows of 256 characters",
     "udlm": "uniform (UDLM)", "duo": "DUO", "onehot": "one-hot, ranks .05 to .45", "embedding": "embedding",
 }  # fmt: skip
 _PRIORS = ("normal", "frequencies")
@@ -38,7 +39,8 @@ class Bits:
     @classmethod
     def read(cls, folder: Path) -> "Bits":
         found = {prior: _json(folder / f"{prior}.json") for prior in _PRIORS if (folder / f"{prior}.json").exists()}
-        return cls(folder.name, _json(folder / "run.json")["settings"], found)
+        run = folder / "run.json"
+        return cls(folder.name, _json(run)["settings"] if run.exists() else {}, found)
 
     def row(self, prior: str) -> list[str]:
         one = self.found[prior]
@@ -60,7 +62,8 @@ def _json(path: Path) -> Any:
 
 def write_bits(folder: Path, page: Path) -> None:
     """The page, where something was kept."""
-    runs = [Bits.read(folder / name) for name in _NAMES if (folder / name).is_dir()]
+    found = [Bits.read(folder / name) for name in _NAMES if (folder / name).is_dir()]
+    runs, shipped = [one for one in found if one.settings], [one for one in found if not one.settings]
     if not runs:
         return
     settings, first = runs[0].settings, next(iter(runs[0].found.values()))
@@ -72,8 +75,11 @@ def write_bits(folder: Path, page: Path) -> None:
     )
     head = ["method", "prior", "bits per character", "tokens", "noise", "prior's cost", "ends"]
     rows = [run.row(prior) for run in runs for prior in run.found]
+    larger = [_SHIPPED, table(head, [one.row(prior) for one in shipped for prior in one.found])] if shipped else []
     published = table(["method", "bits per character", "as told by"], [list(row) for row in _PUBLISHED])
-    write_text(page, "\n\n".join([_HEAD, about, table(head, rows), _READING, published]) + "\n")
+    write_text(
+        page, "\n\n".join([_HEAD, about, table(head, rows), _READING, *larger, _PUBLISHED_HEAD, published]) + "\n"
+    )
 
 
 _HEAD = """# Bits per character
@@ -86,9 +92,11 @@ script has made on a laptop's cores:
 
 _READING = """A bound is the sum of what the tokens cost, what the noise tells of them, what the prior does not know,
 and of some methods what stands at their ends (of one-hot and embedding diffusion the last draw). So small networks, so
-early in training, say how the methods stand to each other here, and nothing of how far each can go.
+early in training, say how the methods stand to each other here, and nothing of how far each can go."""
 
-## Published
+_SHIPPED = """The model that ships was trained for longer, on a GPU. The same text, fewer sequences:"""
+
+_PUBLISHED_HEAD = """## Published
 
 Bits per character of text8's test part, of networks of 12 layers that were trained for as long as their authors saw
 fit; no network of this page is of that size."""

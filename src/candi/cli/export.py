@@ -26,6 +26,7 @@ def run(arguments: Sequence[str]) -> None:
     flags.add_argument(
         "--classifiers", type=str | None, default=None, help="Packed with it, as qed=FOLDER,rings=FOLDER."
     )
+    flags.add_argument("--held_out", type=str | None, default=None, help="Text whose likelihood goes into the card.")
     flags.add_argument("--push", type=str | None, default=None, help="Upload it to the hub as OWNER/NAME.")
     flag(flags, "private", "Where --push makes a new place on the hub: for its owner alone.")
     flags.add_argument("--steps", type=int | None, default=None, help="Steps that the model recommends.")
@@ -41,7 +42,7 @@ def run(arguments: Sequence[str]) -> None:
         check_name(given.push)
     try:
         folder = export(given.run, given.out, about, points, recommended, given.words, classifiers,
-                        given.molecules, given.push)  # fmt: skip
+                        given.molecules, given.push, given.held_out)  # fmt: skip
     except OSError as error:
         raise UserError(f"{given.out} cannot be written ({error}); choose another --out.") from None
     print(f"Packed into {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}.")

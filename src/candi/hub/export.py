@@ -17,9 +17,11 @@ from candi.base.files import sha256, write_text
 from candi.base.tensors import write_tensors
 from candi.data.cache import default_folder
 from candi.data.corpus import Corpus
+from candi.data.datasets import load_sequences
 from candi.data.molecules import canonical_corpus, need_rdkit, speller
 from candi.diffusion.sampler import bind_step
 from candi.evaluation.fingerprint_loss import fingerprint_loss
+from candi.evaluation.likelihood import likelihood
 from candi.evaluation.points import Point, read_points
 from candi.evaluation.wordfilter import WordFilter
 from candi.evaluation.words import words_of
@@ -28,6 +30,7 @@ from candi.hub.model_card import (
     ClassifierFacts,
     FingerprintLoss,
     KnownMolecules,
+    LikelihoodFacts,
     ModelCard,
     TrainingFacts,
     Value,
@@ -49,6 +52,7 @@ from candi.training.loop import Progress
 from candi.training.run import SETTINGS, read_record
 
 README = "README.md"
+_SEQUENCES, _TIMES = 256, 8  # of held-out text, and times drawn for each
 _LENGTH = 64  # of the text whose loss is a model's fingerprint
 _SHOWN = ("valid_words", "unique_words", "entropy", "perplexity", "valid_molecules", "unique_molecules")
 
@@ -57,12 +61,14 @@ def export(
     source: str, out: Path, about: Mapping[str, str], points: Sequence[Path] = (),
     recommended: Mapping[str, Any] | None = None, words: str | None = None,
     classifiers: Mapping[str, str] | None = None, molecules: str | None = None, repository: str | None = None,
+    held_out: str | None = None,
 ) -> Path:  # fmt: skip
     """`about` holds title, data and licence, `repository` is its OWNER/NAME on the hub. What is packed already can be
     packed again, with measures this time.
 
     `classifiers` are folders by the name of the property that they guide to. `words` and `molecules` are data of which
-    the model shall know the words, to measure others by, or the molecules, to say which ones are new.
+    the model shall know the words, to measure others by, or the molecules, to say which ones are new. The card tells
+    the likelihood of `held_out` text.
     """
     folder = locate(source)
     model = Model.read(folder)
@@ -71,7 +77,7 @@ def export(
     _check_advice(model, advice)
     check_place(out)
     measured = [point for path in points for point in read_points(path)]
-    filters = _filters(words, molecules, _text_field(Path(source).expanduser()))
+    filters = _filters(words, molecules, _text_field_of(source))
     # made aside and put in its place at the end: what was packed before stays whole until then
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as aside:
@@ -111,6 +117,7 @@ def export(
             measures=[_measured(point) for point in measured] or before.measures,
             known_molecules=_known_molecules(new / MOLECULES),
             repository=repository or before.repository,
+            likelihood=before.likelihood if held_out is None else _likelihood(packed, held_out, _text_field_of(source)),
             check=FingerprintLoss(text, fingerprint_loss(packed, text)),
         )
         write_text(new / CARD, card.to_json())
@@ -136,6 +143,20 @@ def _filters(words: str | None, molecules: str | None, field: str) -> dict[str, 
         if name in found and not len(found[name]):
             raise UserError(f"{source} holds no {kind}; give --{kind} a file that does.")
     return found
+
+
+def _text_field_of(source: str) -> str:
+    return _text_field(Path(source).expanduser())
+
+
+def _likelihood(model: Model, text: str, field: str) -> LikelihoodFacts:
+    corpus = Corpus(text, field, model.config.rows or None)
+    data = load_sequences(corpus, model.tokenizer, model.config.length, rows=model.rows)
+    found = likelihood(model, data.first(_SEQUENCES), given=data.first_given(_SEQUENCES), times=_TIMES)
+    return LikelihoodFacts(
+        found.bits_per_token, found.low, found.high, found.per_byte[0], found.per_character[0], found.exact,
+        found.sequences, found.times, found.parts, corpus.fingerprint,
+    )  # fmt: skip
 
 
 def _text_field(run: Path) -> str:
@@ -195,6 +216,7 @@ def _classifier(folder: Path) -> ClassifierFacts:
         steps=None if quality is None else quality.steps,
         area=None if quality is None else quality.area,
         held_out=None if quality is None else quality.held_out,
+        classes=config.classes if config.threshold is None else [],
     )
 
 

@@ -47,6 +47,7 @@ class ClassifierFacts:
     steps: int | None
     area: float | None
     held_out: int | None
+    classes: list[str] = field(default_factory=list)  # where they are more than below and above a threshold
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,22 @@ class FingerprintLoss:
 
     text: str
     loss: float
+
+
+@dataclass(frozen=True)
+class LikelihoodFacts:
+    """Bits of held-out text: exactly, or at most; `parts` are bits per token of what a bound is the sum of."""
+
+    bits_per_token: float
+    low: float
+    high: float
+    bits_per_byte: float
+    bits_per_character: float
+    exact: bool
+    sequences: int
+    times: int
+    parts: dict[str, float]
+    text: str  # a hash of it
 
 
 @dataclass(frozen=True)
@@ -92,6 +109,7 @@ class ModelCard:
     known_molecules: KnownMolecules | None = None
     check: FingerprintLoss | None = None
     imported: ImportFacts | None = None
+    likelihood: LikelihoodFacts | None = None
     repository: str = ""  # OWNER/NAME on the hub
 
     @classmethod
@@ -119,6 +137,7 @@ class ModelCard:
             known_molecules=_facts(KnownMolecules, values.get("known_molecules")),
             check=_facts(FingerprintLoss, values.get("check")),
             imported=_facts(ImportFacts, values.get("imported")),
+            likelihood=_facts(LikelihoodFacts, values.get("likelihood")),
             repository=str(values.get("repository", "")),
         )
 
@@ -156,6 +175,8 @@ def model_page(card: ModelCard, config: Mapping[str, Any]) -> str:
         parts.append(_imported(card.imported))
     if card.training is not None:
         parts.append(_training(card.training))
+    if card.likelihood is not None:
+        parts.append(_likelihood(card.likelihood))
     if card.recommended:
         advice = ", ".join(f"{key} {value}" for key, value in card.recommended.items())
         parts.append(f"Recommended for sampling, and what `candi sample {card.name}` does by itself: {advice}.")
@@ -212,11 +233,28 @@ def _training(training: TrainingFacts) -> str:
     )
 
 
+def _likelihood(found: LikelihoodFacts) -> str:
+    how = "Exactly" if found.exact else "At most"
+    shares = ", ".join(f"{name} {bits:.3f}" for name, bits in found.parts.items())
+    of_which = f" Of the bits per token, {shares}." if len(found.parts) > 1 else ""
+    return (
+        f"{how} {found.bits_per_token:.3f} bits per token ({found.low:.3f} to {found.high:.3f}), "
+        f"{found.bits_per_byte:.3f} per byte, {found.bits_per_character:.3f} per character of {found.sequences} "
+        f"held-out sequences, {found.times} times each (text `{found.text[:16]}…`).{of_which}"
+    )
+
+
+def _positive(one: ClassifierFacts) -> str:
+    if one.threshold is None:
+        return f"{one.label}: {', '.join(one.classes)}"
+    return f"{one.label}, at least {one.threshold:g}"
+
+
 def _classifiers(name: str, classifiers: Mapping[str, ClassifierFacts]) -> str:
     """What guides it, each under the name that --classifier takes."""
     rows = [
         {
-            "property": key, "positive": f"{one.label}, at least {one.threshold:g}", "kind": one.kind,
+            "property": key, "positive": _positive(one), "kind": one.kind,
             "parameters": f"{one.parameters:,}", "MB": f"{one.bytes / 1e6:.1f}",
             **({} if one.steps is None else {"steps of training": f"{one.steps:,}"}),
             **({} if one.area is None else {"area under the curve": f"{one.area:.3f}"}),
