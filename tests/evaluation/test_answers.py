@@ -88,12 +88,12 @@ def test_answers_to_one_context_see_the_same_noise():
 
 def test_an_error_covers_what_many_times_say():
     model = _trained("candi", steps=20)
-    many = [continuations(model, [[0]], [[1, 1]], times=40, seed=100 + seed)[0].nats for seed in range(20)]
+    many = [continuations(model, [[0]], [[1, 1]], times=40, seed=100 + seed)[0].nats for seed in range(10)]
     truth, held = sum(many) / len(many), 0
-    for seed in range(40):
+    for seed in range(24):
         (found,) = continuations(model, [[0]], [[1, 1]], times=8, seed=seed)
         held += abs(found.nats - truth) < 3.18 * found.error  # t of 3 degrees of freedom
-    assert held >= 34
+    assert held >= 19
 
 
 def test_what_is_too_long_loses_the_beginning_of_its_context():

@@ -134,7 +134,7 @@ def test_left_to_right_is_exact():
 
 def _sampled(model: candi.Model, n: int, **options: str) -> torch.Tensor:
     """The share of each sequence among n samples in many steps of the ancestral process."""
-    samples = model.sample(n, steps=64, seed=1, batch_size=n, solver="ancestral", **options)
+    samples = model.sample(n, steps=40, seed=1, batch_size=n, solver="ancestral", **options)
     code = 2 ** torch.arange(samples.shape[1])
     return torch.bincount((samples.cpu() * code).sum(-1), minlength=2 ** samples.shape[1]) / n
 
