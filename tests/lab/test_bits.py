@@ -32,7 +32,7 @@ def test_a_run_is_trained_evaluated_and_told_of(tmp_path):
         assert f"at most {one['bits_per_character']:.3f} ± " in line
         assert f"| {one['parts']['gaussian']:.3f} | {one['parts']['prior']:.3f} |" in line
     assert "4 steps of 32 sequences of 64 characters" in page
-    assert "| masked (MD4) | at most 1.37 | Shi et al. 2024, MD4 |" in page
+    assert "| masked (MD4) | at most 1.37 | Shi et al. 2024 |" in page
 
 
 def test_nothing_is_written_of_nothing(tmp_path):
