@@ -49,7 +49,9 @@ def test_a_share_of_the_labels_is_hidden_in_training_alone(monkeypatch):
     denoiser = denoiser_of("mdlm", 11, TRUNK, label="rings")
     told = []
     predict = denoiser.predict
-    monkeypatch.setattr(denoiser, "predict", lambda f, state, label: told.append(label) or predict(f, state, label))
+    monkeypatch.setattr(
+        denoiser, "predict", lambda f, state, label, *more: told.append(label) or predict(f, state, label, *more)
+    )
     x0, label = torch.randint(11, (2000, 4)), torch.arange(2000)[:, None] % 2
     objective = DenoisingObjective(denoiser, label_dropout=0.2)
     for training in (True, False):
@@ -66,7 +68,9 @@ def test_some_rows_have_none_of_several_labels():
     denoiser = denoiser_of("mdlm", 11, TRUNK, label="rings")
     denoiser.labels = LabelEmbedding([2, 3, 4], TRUNK.conditioning)
     told = []
-    denoiser.predict = lambda f, state, label, predict=denoiser.predict: told.append(label) or predict(f, state, label)
+    denoiser.predict = lambda f, state, label, *more, predict=denoiser.predict: (
+        told.append(label) or predict(f, state, label, *more)
+    )
     x0, label = torch.randint(11, (4000, 4)), torch.zeros(4000, 3, dtype=torch.long)
     DenoisingObjective(denoiser, label_dropout=0.2).train()(x0, range(4000), 4000, Rng.from_seed(0), label)
     none = told[0] == embedding.none(x0[:, 0])

@@ -5,6 +5,7 @@ Older results also hold two that need another build of the kernels (no kernels o
 
 import importlib.util
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,14 +52,14 @@ class CountedPrediction(Prediction):
 
 
 class EverywhereDenoiser(Denoiser):
-    def predict(self, features: Features, state: State, label: Labels | None = None) -> Prediction:
-        found = super().predict(features, state, label)
+    def predict(self, features: Features, state: State, label: Labels | None = None, *more: Any) -> Prediction:
+        found = super().predict(features, state, label, *more)
         return EverywherePrediction(found.features, found.readout, found.vocab_size, found.open)
 
 
 class CountingDenoiser(Denoiser):
-    def predict(self, features: Features, state: State, label: Labels | None = None) -> Prediction:
-        found = super().predict(features, state, label)
+    def predict(self, features: Features, state: State, label: Labels | None = None, *more: Any) -> Prediction:
+        found = super().predict(features, state, label, *more)
         return CountedPrediction(found.features, found.readout, found.vocab_size, found.open)
 
 

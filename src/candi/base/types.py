@@ -15,3 +15,7 @@ Values: TypeAlias = Float[Tensor, "B L K"]
 LogProbs: TypeAlias = Float[Tensor, "B L V"]
 Table: TypeAlias = Float[Tensor, "V D"]
 Rows: TypeAlias = Float[Tensor, "N V"]
+
+# of the sequences that blocks [B, b] are of
+Context: TypeAlias = Int[Tensor, "S T"]
+SequenceLabels: TypeAlias = Int[Tensor, "S labels"]

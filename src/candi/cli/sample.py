@@ -26,6 +26,7 @@ from candi.data.corpus import Corpus
 from candi.diffusion.draws import PRECISION
 from candi.hub.loading import load
 from candi.model.model import Model, Template
+from candi.model.streaming import Stop
 from candi.views.animation import write_animation
 from candi.views.frames import frames
 from candi.views.terminal import watch
@@ -48,12 +49,19 @@ def run(arguments: Sequence[str]) -> None:
     add_batch_size(flags)
     add_device(flags)
     add_speed(flags)
+    stop = "Texts before which a sample ends, and writing in blocks stops."
+    flags.add_argument("--stop", type=str, nargs="+", default=None, help=stop)
+    ends = "Whether writing in blocks stops at the end of the text; else it goes on to --length."
+    flags.add_argument("--ends", type=bool, default=True, help=ends)
+    flag(flags, "stream", "Print the text while it is written: block by block, or from left to right.")
     flag(flags, "watch", "Show the denoising live.")
     flags.add_argument("--frames", type=Path | None, default=None, help="Save the denoising as out.svg or out.gif.")
     flag(flags, "json", "One JSON object a line.")
     given = parse(flags, arguments)
     if given.watch and given.json:
         raise UserError("--watch and --json cannot go together; leave one out.")
+    if given.stream and (given.watch or given.json or given.frames or given.data):
+        raise UserError("--stream prints plain text of one prompt; leave out --watch, --json, --frames and --data.")
     if given.frames is not None and (given.n != 1 or given.frames.suffix not in (".svg", ".gif")):
         raise UserError("--frames saves one sample as .svg or .gif; leave out --n, and end its name in one of them.")
     if given.n < 1:
@@ -62,19 +70,28 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError("--data has the prompts; leave out --prompt, --infill, --watch and --frames.")
     model = load(given.run, given.device)
     model.tokenizer = tokenizer_for(model, given.unknown)
-    options = model.with_defaults(**sampling_options(given, "precision", "compile"), **label_options(given))
+    options = model.with_defaults(
+        **sampling_options(given, "precision", "compile", "ends"), **label_options(given),
+        **({} if given.stop is None else {"stop": given.stop}),
+    )  # fmt: skip
+    if model.config.block is None:
+        del options["ends"]
     if given.frames is not None:
         _save_frames(given.frames, model, options)
     if given.watch:
         watch(model, given.n, options)
     if given.watch or given.frames is not None:
         return
+    if given.stream:
+        _stream(model, given.n, options)
+        return
     templates = None if given.data is None else _templates(given, model)
     samples = model.sample(given.n, batch_size=given.batch_size, templates=templates, **options)
-    for number, (ids, text) in enumerate(zip(samples.tolist(), model.texts(samples), strict=True)):
+    for number, ids in enumerate(samples.tolist()):
+        text = model.text(ids, given.stop, _prompt(given.prompt, model, templates, number, ids))
         if given.json:
             record = {"text": text, "tokens": ids, "number": number, "draws": PRECISION, **options}
-            line = json.dumps(record | _answer(model, templates, number, ids), ensure_ascii=False)
+            line = json.dumps(record | _answer(model, templates, number, ids, given.stop), ensure_ascii=False)
             print(visible_json(line), flush=True)
         else:
             sys.stdout.write(visible(text) + ("\n\n" if number + 1 < len(samples) else "\n"))
@@ -94,14 +111,35 @@ def _templates(given: Namespace, model: Model) -> list[Template]:
     return found
 
 
-def _answer(model: Model, templates: Sequence[Template] | None, number: int, ids: Sequence[int]) -> dict[str, str]:
+def _stream(model: Model, n: int, options: Mapping[str, Any]) -> None:
+    for number in range(n):
+        for piece in model.stream(first=number, **options):
+            sys.stdout.write(visible(piece))
+            sys.stdout.flush()
+        sys.stdout.write("\n\n" if number + 1 < n else "\n")
+
+
+def _given(templates: Sequence[Template], number: int) -> int:
+    """Tokens that a template begins with."""
+    known = templates[number].known.tolist()
+    return known.index(False) if False in known else len(known)
+
+
+def _prompt(
+    prompt: str | None, model: Model, templates: Sequence[Template] | None, number: int, ids: Sequence[int]
+) -> str:
+    return prompt or "" if templates is None else model.tokenizer.decode(ids[: _given(templates, number)])
+
+
+def _answer(
+    model: Model, templates: Sequence[Template] | None, number: int, ids: Sequence[int], stop: Stop
+) -> dict[str, str]:
     """Prompt and what follows it, where there are prompts that differ."""
     if templates is None:
         return {}
-    known = templates[number].known.tolist()
-    given = known.index(False) if False in known else len(known)
-    prompt = model.tokenizer.decode(ids[:given])
-    return {"prompt": prompt, "completion": model.tokenizer.decode(ids[given:], model.rows)}
+    given = _given(templates, number)
+    completion = model.completion(ids[given:], stop)
+    return {"prompt": model.tokenizer.decode(ids[:given]), "completion": completion}
 
 
 def _save_frames(path: Path, model: Model, options: Mapping[str, Any]) -> None:

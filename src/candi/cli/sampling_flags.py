@@ -14,8 +14,9 @@ from candi.model.model import Model
 TEMPLATE = ("length", "prompt", "infill", "blank")
 SAMPLING = (*TEMPLATE, "steps", "temperature", "top_k", "top_p", "seed")
 _HELP = {
-    "length": "Tokens in each; by default as in training.",
-    "steps": "Denoising steps: evaluations of the network; by default what the model recommends, else 32.",
+    "length": "Tokens in each, at most; by default as in training. What writes in blocks can write any length.",
+    "steps": "Denoising steps: evaluations of the network, of each block where it writes in blocks; by default what "
+    "the model recommends, else 32, but no more than a block has tokens.",
     "temperature": "Below 1 is safer, above 1 wilder; by default what the model recommends, else 1.",
     "top_k": "Only the likeliest tokens of each position.",
     "top_p": "Only the likeliest tokens that hold this probability together.",

@@ -69,6 +69,14 @@ class Prediction:
         """The same prediction, with the promise that at most `capacity` positions are open."""
         return self._with(positions=OpenPositions(self.open, capacity))
 
+    def cut(self, length: int) -> "Prediction":
+        """The same of the first positions alone."""
+        return self._with(
+            features=self.features[:, :length],
+            positions=OpenPositions(self.open[:, :length]),
+            shift=None if self.shift is None else self.shift[:, :length],
+        )
+
     def _with(
         self,
         features: Tensor | None = None,

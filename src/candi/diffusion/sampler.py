@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -56,12 +56,33 @@ def bind(method: Method, **options: str | None) -> Sampling:
     )
 
 
-@dataclass(frozen=True)
 class SampleStep:
-    """z_t, and p(x0 | z_t) if the step from it needed one: the last state has none."""
+    """z_t, and p(x0 | z_t) if the step from it needed one: the last state has none. `final` is how many positions at
 
-    state: State
-    prediction: Prediction | None
+    the start will not change any more, where that is known. Each may be given as what makes it when it is asked for.
+    """
+
+    def __init__(
+        self, state: State | Callable[[], State], prediction: Prediction | Callable[[], Prediction | None] | None,
+        final: int = 0,
+    ) -> None:  # fmt: skip
+        self._state, self._prediction, self.final = state, prediction, final
+
+    @cached_property
+    def state(self) -> State:
+        return self._state if isinstance(self._state, State) else self._state()
+
+    def cut(self, length: int) -> "SampleStep":
+        """Of the first positions alone."""
+
+        def prediction() -> Prediction | None:
+            return None if self.prediction is None else self.prediction.cut(length)
+
+        return SampleStep(lambda: self.state.cut(length), prediction, min(length, self.final))
+
+    @cached_property
+    def prediction(self) -> Prediction | None:
+        return self._prediction() if callable(self._prediction) else self._prediction
 
 
 class _Once:
@@ -82,7 +103,7 @@ def sample(denoise: Denoise, step: Step, state: State, timesteps: Float[Tensor, 
     for s in timesteps.to(state.t)[1:]:  # all at once: each would make the CPU wait for the device
         seen, state = advance(denoise, step, state, s.repeat(len(state.t)), rng)
         yield seen
-    yield SampleStep(state, None)
+    yield SampleStep(state, None, final=state.known.shape[1])
 
 
 @torch.no_grad()

@@ -35,6 +35,12 @@ class State:
         assert self.values is not None
         return self.values
 
+    def cut(self, length: int) -> "State":
+        """Of the first positions alone."""
+        known, tokens = self.known[:, :length], self.tokens[:, :length]
+        values, given = (None if x is None else x[:, :length] for x in (self.values, self.given))
+        return replace(self, known=known, tokens=tokens, values=values, given=given)
+
     @property
     def next_position(self) -> int:
         """The position that comes next in a causal trajectory, where t = 1 - position / length."""

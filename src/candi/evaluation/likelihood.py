@@ -14,7 +14,8 @@ from candi.base.errors import UserError
 from candi.base.rng import Rng, fold_in
 from candi.base.types import Mask, Tokens
 from candi.diffusion.bound import Bound, NoisePath, Parts
-from candi.diffusion.state import with_given
+from candi.diffusion.prediction import Prediction
+from candi.diffusion.state import State, with_given
 from candi.model.model import Model
 
 _T_MIN = 1e-6  # the slice of the integral that is left out
@@ -132,15 +133,21 @@ def parts_of(
     model: Model, bound: Bound, x0: Tokens, given: Mask, times: int, rng: Rng, of_ends: Rng
 ) -> dict[str, Tensor]:
     """Nats of each sequence at `times` stratified times, and at the ends."""
-    share = 1.0 if model.denoiser.method.causal else 1 - _T_MIN  # left to right there is no time to integrate over
+    denoiser = model.denoiser
+    share = 1.0 if denoiser.method.causal else 1 - _T_MIN  # left to right there is no time to integrate over
+    parts, marks = denoiser.split(x0), denoiser.split(given)  # each block has a time of its own
 
     def per_row(parts: Parts) -> dict[str, Tensor]:
-        return {name: nats.double().masked_fill(given, 0).sum(-1) for name, nats in parts.items()}
+        shaped = {name: nats.double().reshape(x0.shape) for name, nats in parts.items()}
+        return {name: nats.masked_fill(given, 0).sum(-1) for name, nats in shaped.items()}
 
-    total = per_row(bound.ends(lambda state: model.denoiser(with_given(state, x0, given)), x0, of_ends))
+    def denoise(state: State) -> Prediction:
+        return denoiser(with_given(state, parts, marks), context=x0)
+
+    total = per_row(bound.ends(denoise, parts, of_ends))
     for stratum in range(times):
-        t = _T_MIN + (1 - _T_MIN) * (stratum + rng.uniform(len(x0), dtype=torch.float64)) / times
-        state = with_given(bound.corrupt(x0, t, rng), x0, given)
-        for name, nats in per_row(bound.integrand(model.denoiser(state), state, x0)).items():
+        t = _T_MIN + (1 - _T_MIN) * (stratum + rng.uniform(len(parts), dtype=torch.float64)) / times
+        state = with_given(bound.corrupt(parts, t, rng), parts, marks)
+        for name, nats in per_row(bound.integrand(denoise(state), state, parts)).items():
             total[name] = total.get(name, torch.zeros_like(nats)) + nats * share / times
     return total

@@ -1,6 +1,6 @@
 """A trained model with its tokenizer: load, generate, sample, save."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from huggingface_hub import ModelHubMixin, snapshot_download
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from candi.base.errors import UserError, unknown
 from candi.base.labels import Asked, class_numbers
@@ -32,6 +33,8 @@ from candi.model.files import (
     recommended,
     write_model,
 )
+from candi.model.streaming import Stop, before, stops, streamed
+from candi.nets.blockwise import BlockDenoiser, sample_blocks
 from candi.nets.causal import KVCachedDenoiser, sample_causally
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
@@ -76,7 +79,9 @@ class Model(
                 f"{config.vocab_size}; use the tokenizer.json that was saved with the model."
             )
         self.denoiser, self.tokenizer, self.config = denoiser, tokenizer, config
-        self.recommended = {"steps": 32, "temperature": 1.0, **(recommended or {})}
+        # of each block a step a token at most, by default
+        steps = 32 if config.block is None else min(32, config.block)
+        self.recommended = {"steps": steps, "temperature": 1.0, **(recommended or {})}
         self._engine: tuple[object, Engine] | None = None
 
     @property
@@ -84,9 +89,25 @@ class Model(
         """Whether each of its sequences is a document, which ends and is padded."""
         return self.config.rows or self.tokenizer.framed
 
-    def texts(self, tokens: Tokens) -> list[str]:
-        """Sequences as text: documents up to their end, or a stream in which the ends of documents are seen."""
-        return [self.tokenizer.show(row, self.rows) for row in tokens.tolist()]
+    @property
+    def _ends(self) -> bool:
+        """Whether its texts go no further than the first mark of an end."""
+        return self.rows or self.config.block is not None
+
+    def texts(self, tokens: Tokens, stop: Stop = None, prompt: str = "") -> list[str]:
+        """Sequences as text: up to their end, or a stream in which the ends of documents are seen.
+
+        A text ends before the first of the `stop` strings that comes after the prompt.
+        """
+        return [self.text(row, stop, prompt) for row in tokens.tolist()]
+
+    def text(self, row: Sequence[int], stop: Stop = None, prompt: str = "") -> str:
+        """The same of one sequence."""
+        return before(self.tokenizer.show(row, self._ends), stop, prompt)
+
+    def completion(self, tokens: Sequence[int], stop: Stop = None) -> str:
+        """What follows a prompt, as text, without marks."""
+        return before(self.tokenizer.decode(tokens, self._ends), stop)
 
     @property
     def device(self) -> torch.device:
@@ -98,7 +119,15 @@ class Model(
 
     def generate(self, n: int = 1, *, batch_size: int = 64, seed: int = 0, **options: Any) -> list[str]:
         """`n` texts. See `trajectory` for the options. A text depends on (seed, its number), not on the batch size."""
-        return self.texts(self.sample(n, batch_size=batch_size, seed=seed, **options))
+        tokens = self.sample(n, batch_size=batch_size, seed=seed, **options)
+        return self.texts(tokens, options.get("stop"), options.get("prompt") or "")
+
+    def stream(self, *, seed: int = 0, **options: Any) -> Iterator[str]:
+        """One text in pieces, each as soon as it will not change any more: block by block, from left to right token by
+
+        token, and of other methods whole. The options are those of `trajectory`.
+        """
+        yield from streamed(self, self.trajectory(1, seed=seed, **options), options)
 
     def sample(
         self, n: int = 1, *, batch_size: int = 64, seed: int = 0, templates: Sequence[Template] | None = None,
@@ -130,6 +159,9 @@ class Model(
         infill: str | None = None,
         blank: str = "_",
         templates: Sequence[Template] | None = None,
+        stop: Stop = None,
+        ends: bool = True,
+        cache: bool = True,
         seed: int = 0,
         first: int = 0,
         precision: str = "auto",
@@ -143,6 +175,9 @@ class Model(
 
         `prompt` is given text at the start; `infill` is a template in which each `blank` is one token to be filled;
         `templates` has one for each sample.
+        A model that writes in blocks takes `steps` for each of them, and any `length`: it goes no further than the end
+        of the text, unless `ends` is False, or than the block in which one of the `stop` strings is found. Without
+        `cache` it reads all that is written anew at every step.
         Steps, temperature and options that are not given are those that the model recommends.
         `precision` auto is bf16 on a GPU and float32 elsewhere, fp8-mixed bf16 with 8-bit products; `compile` pays off
         from some thousand samples on.
@@ -157,7 +192,7 @@ class Model(
         count, warmth = complete.pop("steps"), complete.pop("temperature")
         sampling = bind(method, **complete)
         step = sampling.step
-        networks = [self._network(precision, compile) for _ in range(1 if label is None else 2)]
+        networks = [self._network(precision, compile, cache) for _ in range(1 if label is None else 2)]
         denoise: Denoise = networks[0]
         if label is not None:
             wanted = class_numbers(self.config.labels, label)
@@ -166,27 +201,76 @@ class Model(
         denoise = denoise if top_k is None else guidance.top_k(denoise, top_k)
         denoise = denoise if top_p is None else guidance.top_p(denoise, top_p)
         if guide is not None:
+            guide = self._behind(guide, networks[0])
             plain = step
             denoise, step = guide.over(method, denoise, step)
             if step is not plain and asked:  # what the model recommends was not asked for
                 raise UserError("Discrete guidance has a step of its own; leave out the sampling options.")
         each = templates or [self.template(length, prompt, infill, blank)] * n
-        timesteps = sampling.timesteps(count, len(each[0].tokens))
-        rng = Rng.per_row((fold_in(seed, "sample", first + row) for row in range(n)), self.device)
+        seeds = [fold_in(seed, "sample", first + row) for row in range(n)]
+        rng = Rng.per_row(seeds, self.device)
         x0: Tokens = torch.stack([template.tokens for template in each]).to(self.device)
         known: Mask = torch.stack([template.known for template in each]).to(self.device)
+        block = self.config.block
+        if block is not None:  # the last block is written whole and then cut
+            more = -x0.shape[1] % block
+            x0, known = F.pad(x0, (0, more)), F.pad(known, (0, more))
         with torch.no_grad():
             prior = sampling.prior(x0, known, rng)
+        timesteps = sampling.timesteps(count, block or x0.shape[1])
+        if block is not None:
+            readers = [network for network in networks if isinstance(network, BlockDenoiser)]
+            length = len(each[0].tokens)
+            walk = sample_blocks(
+                readers, denoise, step, prior, timesteps,
+                lambda number, rows: self._numbers(rng, seeds, number, rows.tolist()), block,
+                window=self.config.length, ended=self._ended(ends, stop), fill=self.tokenizer.pad or 0,
+            )  # fmt: skip
+            return (one.cut(length) for one in walk) if length < x0.shape[1] else walk
         remembering = [network for network in networks if isinstance(network, KVCachedDenoiser)]
         if remembering and guide is None and self.device.type == "cuda":
             return sample_causally(remembering, denoise, step, prior, timesteps, rng)
         return sample(denoise, step, prior, timesteps, rng)
 
+    def _numbers(self, first: Rng, seeds: Sequence[int], number: int, rows: Sequence[int]) -> Rng:
+        """Random numbers of a block: of each row its own, whichever others are still written."""
+        if number == 0:
+            return first
+        return Rng.per_row((fold_in(seeds[row], "block", number) for row in rows), self.device)
+
+    def _ended(self, ends: bool, stop: Stop) -> Callable[[Tokens, Mask], Tensor] | None:
+        """Which rows of tokens [N, n] are texts that have ended, of which `given` was not written here."""
+        end, wanted = self.tokenizer.end if ends else None, stops(stop)
+        if end is None and not wanted:
+            return None
+
+        def ended(tokens: Tokens, given: Mask) -> Tensor:
+            done = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+            if end is not None:
+                done = ((tokens == end) & ~given).any(-1)
+            if wanted:
+                rows = [row[~mark].tolist() for row, mark in zip(tokens.cpu(), given.cpu(), strict=True)]
+                found = [any(one in self.tokenizer.show(row) for one in wanted) for row in rows]
+                done = done | torch.tensor(found, device=tokens.device)
+            return done
+
+        return ended
+
+    def _behind(self, guide: guidance.Guidance, network: object) -> guidance.Guidance:
+        """Guidance that knows what is written before the open block, of a model that writes in blocks."""
+        if not isinstance(network, BlockDenoiser):
+            return guide
+        if not isinstance(guide, guidance.BlockGuidance):
+            raise UserError(
+                f"{type(guide).__name__} cannot steer a text that is written in blocks; give it a method `behind`."
+            )
+        return guide.behind(lambda: network.tokens)
+
     def with_defaults(self, **options: Any) -> dict[str, Any]:
         """Options, with the model's recommendations for those that are None."""
         return {**options, **{k: v for k, v in self.recommended.items() if options.get(k) is None}}
 
-    def _network(self, precision: str, compile: bool) -> Conditional:
+    def _network(self, precision: str, compile: bool, cached: bool = True) -> Conditional:
         if precision not in PRECISIONS:
             raise unknown("precision", precision, PRECISIONS)
         self.denoiser.eval()  # nothing is dropped out while sampling
@@ -199,6 +283,8 @@ class Model(
             raise UserError("Compiled sampling is in bf16; leave out --precision or --compile.")
         cache = self.denoiser.trunk.new_cache() if self.denoiser.method.causal else None
         engine = self._rounded(compile, precision == "fp8-mixed") if cuda and precision != "float32" else None
+        if self.denoiser.blocks is not None:
+            return BlockDenoiser(self.denoiser, engine, cached)
         if cache is not None:
             return KVCachedDenoiser(self.denoiser, cache, engine)
         return engine or self.denoiser

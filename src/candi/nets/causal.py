@@ -33,7 +33,7 @@ class KVCachedDenoiser:
 
     def __call__(self, state: State, label: Labels | None = None) -> Prediction:
         """Only the prediction at the next position means anything; it is shown at all."""
-        time, condition = self.denoiser.time_input(state), self.denoiser.label_embedding(state, label)
+        time, condition = self.denoiser.time_input(state), self.denoiser.label_embedding(state.tokens, label)
         if self.fixed is not None:
             self.fixed.position.copy_(state.next_positions[:1])
             features = self._one(self._vector(state, self.fixed.position), time, condition, self.fixed)

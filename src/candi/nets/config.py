@@ -29,6 +29,7 @@ class ModelConfig:
     trunk: str = "dit"
     unit_vectors: bool = True  # are token vectors used at length 1?
     rows: bool = False  # is each sequence a document, which ends and is padded?
+    block: int | None = None  # the size of the blocks that sequences are written in, of models that do so
 
     def __post_init__(self) -> None:
         expected = trunk_settings(self.trunk)
@@ -37,6 +38,7 @@ class ModelConfig:
                 f"The trunk {self.trunk!r} is described by {expected.__name__}, not by {type(self.model).__name__}; "
                 "name the trunk that the settings are of."
             )
+        check_block(self.block, self.length)
 
     @property
     def classes(self) -> tuple[int, ...]:
@@ -62,6 +64,7 @@ class ModelConfig:
             **self._labels_json(),
             **({} if self.unit_vectors else {"unit_vectors": False}),
             **({"rows": True} if self.rows else {}),
+            **({} if self.block is None else {"block": self.block}),
             "method": self.method,
             self.method: dataclasses.asdict(self.settings),
             "trunk": self.trunk,
@@ -99,6 +102,20 @@ class ModelConfig:
             trunk,
             sizes.unit_vectors,
             sizes.rows,
+            sizes.block,
+        )
+
+
+def check_block(block: int | None, length: int) -> None:
+    """Blocks must fill a sequence."""
+    if block is None:
+        return
+    if block < 1 or length % block:
+        fits = [size for size in range(1, length + 1) if length % size == 0]
+        near = min(fits, key=lambda size: (abs(size - block), size))
+        raise UserError(
+            f"Blocks of {block} tokens do not fill a sequence of {length}; --block {near} does, or choose another "
+            "--length."
         )
 
 
@@ -110,6 +127,7 @@ class _Sizes:
     labels: dict[str, list[str]] | None = None
     unit_vectors: bool = True
     rows: bool = False
+    block: int | None = None
 
     @property
     def taught(self) -> tuple[Label, ...]:

@@ -14,6 +14,7 @@ from candi.base.errors import UserError
 from candi.base.precision import working_dtype
 from candi.base.types import Hidden, Times
 from candi.diffusion.embeddings import TimestepEmbedder
+from candi.nets.blocks import Joined
 from candi.nets.dropout import dropout_seeds
 from candi.nets.kv_cache import FixedKVCache, KVCache
 from candi.nets.layers import Block, modulate, rotary
@@ -64,6 +65,8 @@ class DiTSettings(TrunkSettings):
 class DiT(Trunk):
     """Unit vectors [B, L, D] and a time [B] to features [B, L, D]."""
 
+    reads_blocks = True
+
     def __init__(self, settings: DiTSettings, causal: bool = False) -> None:
         super().__init__()
         self.settings, self.causal = settings, causal
@@ -90,7 +93,7 @@ class DiT(Trunk):
         vectors: Hidden,
         time: Times,
         condition: Float[Tensor, "B C"] | None = None,
-        cache: KVCache | FixedKVCache | None = None,
+        cache: KVCache | FixedKVCache | Joined | None = None,
     ) -> Hidden:
         """adaLN is conditioned on the embedded time, plus the condition if there is one."""
         # from here on in the precision of the branches: half of the memory in bf16
@@ -105,7 +108,7 @@ class DiT(Trunk):
         dropping = self.training and self.settings.dropout > 0
         seeds = dropout_seeds(2 * len(self.blocks), device).view(-1, 2, 2) if dropping else [None] * len(self.blocks)
         for index, block in enumerate(self.blocks):
-            kept = None if cache is None else cache.blocks[index]
+            kept = None if cache is None else cache.layer(index)
             hidden = block(hidden, conditioning, angles, kept, seeds[index])
         shift, scale = self.final(conditioning)[:, None].chunk(2, dim=-1)
         return modulate(hidden, shift, scale)

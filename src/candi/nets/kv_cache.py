@@ -92,6 +92,9 @@ class KVCache:
         """The next positions."""
         return torch.arange(self.length, self.length + count, device=device)
 
+    def layer(self, index: int) -> GrowingBlockCache:
+        return self.blocks[index]
+
     def fixed(self, size: int) -> "FixedKVCache":
         return FixedKVCache(self, size)
 
@@ -104,6 +107,9 @@ class FixedKVCache:
         assert keys is not None
         self.position = torch.full((1,), read.length, device=keys.device)
         self.blocks = [FixedBlockCache(block, size, self.position) for block in read.blocks]
+
+    def layer(self, index: int) -> FixedBlockCache:
+        return self.blocks[index]
 
     def positions(self, count: int, device: torch.device) -> Int[Tensor, "1"]:
         return self.position

@@ -16,18 +16,24 @@ def modulate(hidden: Hidden, shift: Float[Tensor, "B 1 D"], scale: Float[Tensor,
     return F.layer_norm(hidden, hidden.shape[-1:]) * (1 + scale) + shift
 
 
-def rotary(positions: Int[Tensor, "L"], dim: int) -> Float[Tensor, "2 L half"]:
+def rotary(positions: Int[Tensor, "*groups L"], dim: int) -> Float[Tensor, "2 *groups L half"]:
     """cos and sin of position * 10000^(-2i/dim)."""
     inverse = 10_000.0 ** (-torch.arange(0, dim, 2, device=positions.device, dtype=torch.float32) / dim)
-    angle = positions.float()[:, None] * inverse
+    angle = positions.float()[..., None] * inverse
     return torch.stack([angle.cos(), angle.sin()])
 
 
-def rotate(x: Float[Tensor, "B H L E"], angles: Float[Tensor, "2 L half"]) -> Float[Tensor, "B H L E"]:
-    """Turn each pair (x_i, x_{i + E/2}) by its position's angle, so that q.k depends on distance alone."""
+def rotate(x: Float[Tensor, "B H L E"], angles: Float[Tensor, "2 *groups L half"]) -> Float[Tensor, "B H L E"]:
+    """Turn each pair (x_i, x_{i + E/2}) by its position's angle, so that q.k depends on distance alone.
+
+    Of groups that stand in places of their own, row i is in group i modulo their number.
+    """
     cos, sin = angles.to(x.dtype)
+    if angles.dim() == 4:
+        cos, sin, x = cos[:, None], sin[:, None], x.unflatten(0, (-1, len(cos)))
     a, b = x.chunk(2, dim=-1)
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+    turned = torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+    return turned if angles.dim() == 3 else turned.flatten(0, 1)
 
 
 class Attention(nn.Module):
@@ -37,7 +43,9 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
-    def forward(self, hidden: Hidden, angles: Float[Tensor, "2 L half"], cache: BlockCache | None = None) -> Hidden:
+    def forward(
+        self, hidden: Hidden, angles: Float[Tensor, "2 *groups L half"], cache: BlockCache | None = None
+    ) -> Hidden:
         batch, length, width = hidden.shape
         q, k, v = self.qkv(hidden).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         q, k = rotate(q, angles), rotate(k, angles)
@@ -56,7 +64,8 @@ class ShortConv(nn.Module):
 
     def forward(self, hidden: Hidden, cache: BlockCache | None = None) -> Hidden:
         left, values = self.reach - 1 if self.causal else self.reach // 2, hidden.transpose(1, 2)
-        padded = F.pad(values, (left, self.reach - 1 - left)) if cache is None else cache.with_earlier(values, left)
+        earlier = F.pad(values, (left, 0)) if cache is None else cache.with_earlier(values, left)
+        padded = F.pad(earlier, (0, self.reach - 1 - left))
         if padded.is_cuda:  # sums of shifted copies, which a compiler joins; cuDNN's depthwise kernels are slow
             length = hidden.shape[1]
             shifted = [self.weight[:, :, k] * padded[..., k : k + length] for k in range(self.reach)]
@@ -105,7 +114,7 @@ class Block(nn.Module):
         self,
         hidden: Hidden,
         conditioning: Float[Tensor, "B C"],
-        angles: Float[Tensor, "2 L half"],
+        angles: Float[Tensor, "2 *groups L half"],
         cache: BlockCache | None = None,
         seeds: Int[Tensor, "2 2"] | None = None,
     ) -> Hidden:

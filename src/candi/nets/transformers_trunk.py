@@ -18,6 +18,7 @@ from candi.base.errors import UserError, extra
 from candi.base.precision import working_dtype
 from candi.base.types import Hidden, Times
 from candi.diffusion.embeddings import TimestepEmbedder
+from candi.nets.blocks import Joined
 from candi.nets.trunk import Trunk, TrunkSettings
 
 
@@ -60,8 +61,9 @@ class TransformersTrunk(Trunk):
     def __init__(self, settings: TransformersSettings, causal: bool) -> None:
         super().__init__()
         self.width, self.causal, self.conditioning = settings.width, causal, settings.width
-        self.network, self.transform = _network(settings, causal)
+        self.network, self.transform, ours = _network(settings, causal)
         shift = "no" if causal else settings.shift
+        self.reads_blocks = ours and not causal
         self.front = nn.Parameter(torch.zeros(settings.width)) if shift == "front" else None
         self.repeat = shift == "repeat"
         self.timestep_embedder = TimestepEmbedder(settings.width, zero_init=True) if settings.time else None
@@ -74,18 +76,54 @@ class TransformersTrunk(Trunk):
             vectors = vectors + self.timestep_embedder(time)[:, None].to(vectors.dtype)
         if condition is not None:
             vectors = vectors + condition[:, None].to(vectors.dtype)
+        if isinstance(cache, Joined):
+            return self._read_blocks(vectors, cache)
         if self.front is not None:
-            front = self.front.to(vectors.dtype).expand(len(vectors), 1, -1)
-            vectors = torch.cat([front, vectors], 1)
-        # from here on in the precision of the products: half of the memory in bf16
-        vectors = vectors.to(working_dtype(vectors.device, next(self.network.parameters()).dtype))
-        kept = {} if cache is None else {"past_key_values": cache.kept, "use_cache": True}
-        features: Tensor = self.network(inputs_embeds=vectors, **kept).last_hidden_state
-        if self.transform is not None:
-            features = self.transform(features)
+            vectors = self._with_front(vectors)
+        features = self._read(vectors, **({} if cache is None else {"past_key_values": cache.kept, "use_cache": True}))
         if self.repeat:
             return torch.cat([features[:, :1], features[:, :-1]], 1)
         return features if self.front is None else features[:, :-1]
+
+    def _with_front(self, vectors: Hidden) -> Float[Tensor, "B one_more D"]:
+        assert self.front is not None
+        return torch.cat([self.front.to(vectors.dtype).expand(len(vectors), 1, -1), vectors], 1)
+
+    def _read(self, vectors: Hidden, **more: Any) -> Hidden:
+        # from here on in the precision of the products: half of the memory in bf16
+        vectors = vectors.to(working_dtype(vectors.device, next(self.network.parameters()).dtype))
+        features: Tensor = self.network(inputs_embeds=vectors, **more).last_hidden_state
+        return features if self.transform is None else self.transform(features)
+
+    def _read_blocks(self, vectors: Float[Tensor, "N b D"], joined: Joined) -> Float[Tensor, "N b D"]:
+        """Groups of blocks side by side. Where it predicts the next token, the first position of an open block is read
+
+        from the last one of the clean block before it, or from what stands in front.
+        """
+        pattern, memory = joined.pattern, joined.memory
+        places = pattern.places(vectors.device).flatten()[None]
+        flat = joined.rows(vectors).flatten(1, 2)
+        new_front = self.front is not None and (memory is None or not memory.layers)
+        if self.front is not None:
+            places = places + 1
+        if new_front:
+            flat, places = self._with_front(flat), torch.nn.functional.pad(places, (1, 0))
+        features = self._read(flat, position_ids=places, joined=joined)
+        front, features = (features[:, 0], features[:, 1:]) if new_front else (None, features)
+        groups = features.unflatten(1, (pattern.groups, -1))
+        if self.front is None and not self.repeat:
+            return groups.flatten(0, 1)
+        count = len(pattern.open)
+        ends = groups[:, count:, -1]  # of the clean blocks
+        before = front if memory is None or memory.last is None else memory.last
+        if before is None:  # the very first position is read from itself
+            before = groups[:, 0, 0]
+        if memory is not None and (len(pattern.clean) or memory.last is None):
+            kept_last = ends[:, -1] if len(pattern.clean) else front
+            memory.last = memory.last if kept_last is None else kept_last
+        firsts = torch.cat([before[:, None], ends[:, : count - 1]], 1)[:, :count]
+        opened = torch.cat([firsts[:, :, None], groups[:, :count, :-1]], 2)
+        return torch.cat([opened, groups[:, count:]], 1).flatten(0, 1)
 
     def new_cache(self) -> "TransformersCache | None":
         return TransformersCache() if self.causal else None
@@ -132,12 +170,12 @@ def _check_layers(values: dict[str, Any]) -> None:
         raise ValueError(f"no network has {most:.3g} layers")
 
 
-def _network(settings: TransformersSettings, causal: bool) -> tuple[nn.Module, nn.Module | None]:
-    """The blocks, without token vectors and last layer, and the transform if it is asked for."""
+def _network(settings: TransformersSettings, causal: bool) -> tuple[nn.Module, nn.Module | None, bool]:
+    """Without token vectors and last layer; the transform if it is asked for; and whether its attention is ours."""
     try:
         from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM
 
-        from candi.nets.transformers_attention import attention_of
+        from candi.nets.transformers_attention import NAME, attention_of
     except ImportError:
         raise UserError(f"Networks of the transformers library need it: {extra('scorers')}.") from None
     try:
@@ -166,4 +204,4 @@ def _network(settings: TransformersSettings, causal: bool) -> tuple[nn.Module, n
         if hasattr(part, "is_causal"):
             setattr(part, "is_causal", causal)  # noqa: B010 - what its attention tells the kernel
     network.set_input_embeddings(None)  # token vectors are of the method here
-    return network, transform
+    return network, transform, kernel == NAME

@@ -39,6 +39,7 @@ class Trunk(nn.Module, ABC):
 
     width: int  # D
     causal: bool = False  # does a position see only itself and those to its left?
+    reads_blocks: bool = False  # can its attention read blocks, given a `Joined` for a cache (see `blocks.py`)?
     conditioning: int = 0  # C, the width of the condition that it takes beside the time, such as a label; 0 for none
 
     @abstractmethod

@@ -108,7 +108,9 @@ def _run(made: Prepared, settings: FitSettings, fabric: Fabric, team: Team) -> P
     run, record = Run(settings.out), run_record(settings, config, dataset.fingerprint, made.start)
     with disk_errors(run), claimed(run, record, settings, dataset.tokenizer):
         if denoiser.method.gaussian() is not None:
-            denoiser.method.frequencies = dataset.frequencies()
+            often = dataset.frequencies()
+            # a block may stand anywhere
+            denoiser.method.frequencies = often if denoiser.blocks is None else often.mean(0, keepdim=True)
         team.all_ready()
         fabric.launch()
         if settings.precision == "fp8-mixed":

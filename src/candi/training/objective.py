@@ -14,7 +14,7 @@ from candi.base.rng import Rng
 from candi.base.types import Labels, Mask, PerToken, Times, Tokens
 from candi.diffusion.open_positions import capacity_for
 from candi.diffusion.state import with_given
-from candi.nets.denoiser import Denoiser
+from candi.nets.denoiser import Denoiser, Features
 
 RowNumbers = Sequence[int] | NDArray[np.int64]  # which rows of a global batch
 T_MIN = 1e-3  # keeps the loss weight 1/t finite
@@ -55,25 +55,29 @@ class DenoisingObjective(Objective):
     def __init__(self, denoiser: Denoiser, label_dropout: float = 0.0, compile: bool = False) -> None:
         super().__init__()
         self.denoiser, self.label_dropout = denoiser, label_dropout
-        self._features = torch.compile(denoiser.features) if compile else denoiser.features
+        self._compiled = compile
+        self._features: Features = torch.compile(denoiser.features) if compile else denoiser.features
 
     def forward(
         self, x0: Tokens, row: RowNumbers, rows: int, rng: Rng, label: Labels | None = None, given: Mask | None = None
     ) -> PerToken:
         method = self.denoiser.method
+        # of a blockwise denoiser each block is a sequence with a time of its own
+        parts, count = self.denoiser.split(x0), self.denoiser.parts(x0.shape[1])
+        row, rows = _each(row, count), rows * count
         # no row's time is later than the end of its interval, so that many positions are open at most
         latest = _within(torch.as_tensor(row).double() + 1, rows)
-        capacity = capacity_for(method.corrupted_fraction(latest), x0.shape[1])
-        state = method.corrupt(x0, stratified(row, rows, rng), rng)
-        state = state if given is None else with_given(state, x0, given)
+        capacity = capacity_for(method.corrupted_fraction(latest), parts.shape[1])
+        state = method.corrupt(parts, stratified(row, rows, rng), rng)
+        state = state if given is None else with_given(state, parts, self.denoiser.split(given))
         if label is not None and self.training:  # what is learned without labels is what guidance is measured against
             assert self.denoiser.labels is not None
             dropped = rng.uniform(*label.shape) < self.label_dropout
             if label.shape[1] > 1:  # some rows have none at all, some have some
                 dropped = dropped | (rng.uniform(len(label), 1) < self.label_dropout)
             label = torch.where(dropped, self.denoiser.labels.none(label[:, 0]), label)
-        prediction = self.denoiser.predict(self._features, state, label)
-        loss = method.loss(prediction.within(capacity), state, x0)
+        prediction = self.denoiser.predict(self._features, state, label, x0, self._compiled)
+        loss = method.loss(prediction.within(capacity), state, parts).reshape(x0.shape)
         return loss if given is None else loss.masked_fill(given, 0)
 
     def begin_step(self, progress: float) -> None:
@@ -96,6 +100,11 @@ def stratified(row: RowNumbers, rows: int, rng: Rng) -> Times:
     dtype = torch.get_default_dtype()
     start = _on_device(np.asarray(row, np.int64).tobytes(), dtype, rng.device)
     return _within(start + rng.uniform(len(row), dtype=dtype), rows)
+
+
+def _each(row: RowNumbers, count: int) -> RowNumbers:
+    """The numbers of the parts of rows that have so many each."""
+    return row if count == 1 else (np.asarray(row)[:, None] * count + np.arange(count)).ravel()
 
 
 @lru_cache(maxsize=64)

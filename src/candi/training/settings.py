@@ -10,7 +10,7 @@ from candi.base.errors import UserError, unknown
 from candi.base.labels import Label
 from candi.data.documents import CHAT
 from candi.diffusion.methods import METHODS, MethodSettings
-from candi.nets.config import ModelConfig
+from candi.nets.config import ModelConfig, check_block
 from candi.nets.dit import DiTSettings
 from candi.nets.trunk import TrunkSettings
 from candi.nets.trunks import trunk_settings
@@ -157,6 +157,8 @@ class TrainSettings(FitSettings):
             qed:top, rings>=2 or COLUMN>=0.5.
         skip_bad: Leave out documents that are too long or no molecules, instead of refusing them.
         length: Tokens in a sequence.
+        block: Write sequences in blocks of so many tokens, each by the method from those before it: texts of any
+            length, that end where they should. By default the whole length at once.
         trunk: The network between token vectors and head: dit (our diffusion transformer), or package.module:Class.
         init: Weights to start from, whose network and tokenizer the run then has: a run or model of any method, a
             published checkpoint (a folder or hf:OWNER/NAME), a GGUF file, or smollm2.
@@ -179,6 +181,7 @@ class TrainSettings(FitSettings):
     label: str | None = None
     skip_bad: bool = False
     length: int = 256
+    block: int | None = None
     trunk: str = "dit"
     init: str | None = None
     init_rate: float = 1.0
@@ -193,6 +196,7 @@ class TrainSettings(FitSettings):
         if self.settings is None:
             object.__setattr__(self, "settings", METHODS[self.method]())
         at_least("length", self.length, 1)
+        check_block(self.block, self.length)
         below_one("valid_fraction", self.valid_fraction)
         above_zero("init_rate", self.init_rate)
         for part in self.frozen:
@@ -220,8 +224,9 @@ class TrainSettings(FitSettings):
     def model_config(self, vocab_size: int, labels: tuple[Label, ...] = (), rows: bool = False) -> ModelConfig:
         """The network, for a vocabulary and labels."""
         return ModelConfig(
-            vocab_size, self.length, self.method, self.method_settings, self.model, labels, self.trunk, rows=rows
-        )
+            vocab_size, self.length, self.method, self.method_settings, self.model, labels, self.trunk, rows=rows,
+            block=self.block,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """The method's settings stand under its name."""

@@ -1,6 +1,6 @@
 """Modifiers of a denoiser and of its step: each takes one and returns one."""
 
-from candi.diffusion.guidance.base import Guidance, LogProbability
+from candi.diffusion.guidance.base import BlockGuidance, Guidance, LogProbability
 from candi.diffusion.guidance.choice import guide_for
 from candi.diffusion.guidance.classifier_free import classifier_free
 from candi.diffusion.guidance.discrete import DCBG, DiscreteGuidance
@@ -10,6 +10,7 @@ from candi.diffusion.guidance.truncation import top_k, top_p
 
 __all__ = [
     "DCBG",
+    "BlockGuidance",
     "DiscreteGuidance",
     "GradientGuidance",
     "Guidance",

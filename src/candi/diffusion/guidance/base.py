@@ -16,10 +16,27 @@ from candi.diffusion.sampler import Denoise, Step
 LogProbability = Callable[[Float[Tensor, "B L S"], Times], Float[Tensor, "B"]]
 
 
+Context = Callable[[], Tokens | None]  # the tokens [B, n] that are written before the open block, if there are some
+
+
 @runtime_checkable
 class Guidance(Protocol):
     def over(self, method: Method, denoise: Denoise, step: Step) -> tuple[Denoise, Step]:
         """The sampler's two parts, guided. Refuses a method that it cannot guide."""
+
+
+@runtime_checkable
+class BlockGuidance(Guidance, Protocol):
+    """Guidance that can also steer a text that is written in blocks."""
+
+    def behind(self, context: Context) -> Guidance:
+        """The same, whose classifier reads the context before what it steers."""
+
+
+def with_context(context: Context | None, symbols: Tokens) -> Tokens:
+    """The symbols of a state behind what is written before it."""
+    before = None if context is None else context()
+    return symbols if before is None else torch.cat([before, symbols], 1)
 
 
 def gradient(

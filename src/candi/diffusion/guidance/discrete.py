@@ -4,7 +4,7 @@ p(z_s^l = v | z_t, y) ~ p(z_s^l = v | z_t) p(y | z_t with position l set to v)^w
 in the limit of many steps, where no two positions change at once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from candi.base.errors import UserError
 from candi.base.rng import Rng
 from candi.base.types import Mask, Times, Tokens
 from candi.diffusion.draws import categorical
-from candi.diffusion.guidance.base import LogProbability, gradient
+from candi.diffusion.guidance.base import Context, LogProbability, gradient, with_context
 from candi.diffusion.methods.base import Method, Predict
 from candi.diffusion.prediction import uniforms
 from candi.diffusion.sampler import Denoise, Step
@@ -35,6 +35,10 @@ class DiscreteGuidance:
     classifier: LogProbability
     weight: float
     first_order: bool = True
+    context: Context | None = None
+
+    def behind(self, context: Context) -> "DiscreteGuidance":
+        return replace(self, context=context)
 
     def over(self, method: Method, denoise: Denoise, step: Step) -> tuple[Denoise, Step]:
         if method.extra_symbols is None:
@@ -45,10 +49,13 @@ class DiscreteGuidance:
 
         def step_guided(state: State, predict: Predict, s: Times, rng: Rng) -> State:
             symbols = method.to_symbols(state)
+            whole = with_context(self.context, symbols)
             if self.first_order:
-                change = first_order(self.classifier, symbols, count, state.t)
+                change = first_order(self.classifier, whole, count, state.t)
             else:
-                change = exactly(self.classifier, symbols, count, state.t, ~state.known)
+                open = F.pad(~state.known, (whole.shape[1] - symbols.shape[1], 0))
+                change = exactly(self.classifier, whole, count, state.t, open)
+            change = change[:, -symbols.shape[1] :]
             logits = method.transition(state, predict(), s) + self.weight * change
             drawn = categorical(logits.flatten(0, 1), uniforms(symbols.shape, rng).flatten()).view_as(symbols)
             return method.from_symbols(state, drawn.where(~state.known, symbols), s)

@@ -4,10 +4,10 @@ score + w g, that is X^0 <- X^0 + w sigma_t^2 g at noisy positions, g = d log p(
 the noisy state looks like just now (known positions hold their token). The classifier need not know noise.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from candi.base.errors import UserError
-from candi.diffusion.guidance.base import LogProbability, gradient
+from candi.diffusion.guidance.base import Context, LogProbability, gradient, with_context
 from candi.diffusion.methods.base import Method
 from candi.diffusion.prediction import Prediction
 from candi.diffusion.sampler import Denoise, Step
@@ -22,6 +22,10 @@ class GradientGuidance:
     classifier: LogProbability
     weight: float
     reveal: float = 0.0
+    context: Context | None = None
+
+    def behind(self, context: Context) -> "GradientGuidance":
+        return replace(self, context=context)
 
     def over(self, method: Method, denoise: Denoise, step: Step) -> tuple[Denoise, Step]:
         gaussian = method.gaussian()
@@ -34,7 +38,8 @@ class GradientGuidance:
         size = method.embedding.vocab_size
 
         def denoise_guided(state: State) -> Prediction:
-            _, slope = gradient(self.classifier, method.decode(state), size, state.t)
+            tokens = with_context(self.context, method.decode(state))
+            slope = gradient(self.classifier, tokens, size, state.t)[1][:, -state.known.shape[1] :]
             prediction = denoise(state)
             if self.reveal:
                 prediction = prediction.tilted(self.reveal * slope)
