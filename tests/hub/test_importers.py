@@ -4,6 +4,7 @@ tests/hub/published holds them: the weights (random, never trained), and cases w
 code in float32. Tolerance 1e-4 relative, as losses at t = 0.001 are in the thousands.
 """
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -25,8 +26,10 @@ from candi.hub.importers import IMPORTERS, import_model
 from candi.hub.importers.source import read_source
 from candi.hub.model_card import ModelCard
 from candi.model.model import Model
+from candi.nets.blockwise import BlockDenoiser
 
 PUBLISHED = Path(__file__).parent / "published"
+NAMES = ("mdlm", "bd3lm", "duo", "sedd", "candi")
 LETTERS = "".join(chr(ord("A") + i) for i in range(41))
 
 
@@ -39,10 +42,10 @@ def _tokenizer(folder: Path, size: int) -> Path:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> dict[str, Model]:
     folder = tmp_path_factory.mktemp("imported")
-    for name in ("mdlm", "duo", "sedd", "candi"):
+    for name in NAMES:
         size = 41 if name == "duo" else 40
         import_model(str(PUBLISHED / name), folder / name, tokenizer=str(_tokenizer(folder, size)))
-    return {name: candi.load(folder / name, "cpu") for name in ("mdlm", "duo", "sedd", "candi")}
+    return {name: candi.load(folder / name, "cpu") for name in NAMES}
 
 
 def _cases(name: str) -> dict[str, torch.Tensor]:
@@ -84,6 +87,87 @@ def test_mdlm(models, tmp_path, clock):
         step = method.transition(state, prediction, cases["in.s"]).exp()
     move = cases["out.move_chance"][:, None, None]
     _close(step[open], (cases[f"out.{clock}.ddpm.q_xs_unnormalised"] / move)[open])
+
+
+def _bd3lm(models, tokens: torch.Tensor) -> State:
+    """A state of each block of 4."""
+    known = tokens < 40
+    return State(torch.full((tokens.numel() // 4,), 0.5), *(x.view(-1, 4) for x in (known, hidden(tokens, known))))
+
+
+def _logits(model: Model, features: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return model.denoiser.head(features.flatten(0, 1)).view(*like.shape[:-1], 40)
+
+
+def test_bd3lm(models):
+    """Both copies side by side: logits, log-probabilities, loss and the reverse step."""
+    model, cases = models["bd3lm"], _cases("bd3lm")
+    method, x0 = model.denoiser.method, cases["in.x0"]
+    assert model.config.block == 4
+    state = dataclasses.replace(_bd3lm(models, cases["in.xt"]), t=cases["in.t"].view(-1, 4)[:, 0])
+    with torch.no_grad():
+        prediction = model.denoiser(state, context=x0)
+        _close(_logits(model, prediction.features, cases["out.train.logits"]), cases["out.train.logits"][..., :40])
+        open, dense = ~state.known, prediction.log_probs()
+        _close(dense[open], cases["out.train.log_probs"][..., :40].reshape(-1, 4, 40)[open])
+        _close(method.loss(prediction, state, x0.view(-1, 4)).view(3, 24), cases["out.loss_per_token"])
+
+
+def test_bd3lm_writes_with_its_cache_as_without(models):
+    """Two finished blocks and an open one: logits, log-probabilities and a step of the open block."""
+    model, cases = models["bd3lm"], _cases("bd3lm")
+    x = cases["in.x_sampling"]
+    open_block = x[:, 8:]
+    known = open_block < 40
+    state = State(cases["in.step_t"], known, hidden(open_block, known))
+    for cached in (True, False):
+        reader = BlockDenoiser(model.denoiser, cached=cached)
+        reader.extend(x[:, :8])
+        with torch.no_grad():
+            prediction = reader(state)
+            theirs = cases["out.sampling.logits"][:, 8:]
+            _close(_logits(model, prediction.features, theirs), theirs[..., :40])
+            wanted = cases["out.sampling.last_block.log_probs"][..., :40][~known]
+            _close(prediction.log_probs()[~known], wanted)
+            step = model.denoiser.method.transition(state, prediction, cases["in.step_s"]).exp()
+        _close(step[~known], cases["out.sampling.last_block.q_xs"][~known])
+
+
+def test_bd3lm_with_a_clock_differs(models, tmp_path):
+    """Theirs tells clean blocks the time of the noisy ones, ours tells them that they are clean; so it is refused. With
+
+    that time at both copies our trunk computes what theirs does.
+    """
+    model, cases = models["bd3lm"], _cases("bd3lm")
+    state, x0, denoiser = _bd3lm(models, cases["in.xt"]), cases["in.x0"], model.denoiser
+    vectors, clean = denoiser.method.embed(state), denoiser.method.embedding.lookup(x0.view(-1, 4))
+    both = torch.cat([vectors.view(3, 6, 4, -1), clean.view(3, 6, 4, -1)], 1).flatten(0, 1)
+    joined = denoiser.blocks.side_by_side(24, x0.device)
+    with torch.no_grad():
+        features = denoiser.trunk(both, cases["in.sigma_in"].repeat_interleave(12), None, joined)
+    theirs = cases["out.train_timecond.logits"]
+    _close(_logits(model, joined.rows(features)[:, :6].flatten(0, 1), theirs), theirs[..., :40])
+    folder = shutil.copytree(PUBLISHED / "bd3lm", tmp_path / "on")
+    config = json.loads((folder / "config.json").read_text())
+    for change, said in ({"time_conditioning": True}, "time_conditioning"), ({"causal": True}, "autoregressive"):
+        (folder / "config.json").write_text(json.dumps(config | change))
+        with pytest.raises(UserError, match=said):
+            import_model(str(folder), tmp_path / "out", tokenizer=str(_tokenizer(tmp_path, 40)))
+
+
+def test_bd3lm_without_blocks_is_mdlm(models, tmp_path):
+    """As the network that theirs start from (block_size1024-pretrain)."""
+    folder, cases = shutil.copytree(PUBLISHED / "bd3lm", tmp_path / "plain"), _cases("bd3lm")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"cross_attn": False}))
+    import_model(str(folder), tmp_path / "out", tokenizer=str(_tokenizer(tmp_path, 40)))
+    model = candi.load(tmp_path / "out", "cpu")
+    assert model.config.block is None
+    known = cases["in.xt"] < 40
+    state = State(torch.full((3,), 0.5), known, hidden(cases["in.xt"], known))
+    with torch.no_grad():
+        features = model.denoiser(state).features
+    _close(_logits(model, features, cases["out.plain.logits"]), cases["out.plain.logits"][..., :40])
 
 
 def test_sedd(models):
@@ -201,7 +285,7 @@ def test_the_step_of_candi_is_the_paper_s_and_not_theirs(models):
     assert float(chance) == pytest.approx(float((t - s) / t), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["mdlm", "duo", "sedd", "candi"])
+@pytest.mark.parametrize("name", NAMES)
 def test_an_imported_model_is_like_any_other(models, tmp_path, capsys, name):
     """It samples, infills, is read again to the bit, evaluated where there is a bound, and its card says what it is."""
     model = models[name]
@@ -321,7 +405,7 @@ def test_a_tokenizer_of_another_size_is_refused(tmp_path):
 
 def test_every_layout_recognises_its_own_alone():
     configs = {name: json.loads((PUBLISHED / name / "config.json").read_text())
-               for name in ("mdlm", "duo", "sedd", "candi")}  # fmt: skip
+               for name in NAMES}  # fmt: skip
     configs |= {"llada": {"model_type": "llada"}, "dream": {"model_type": "Dream"},
                 "causal": {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
                 "masked": {"model_type": "bert", "architectures": ["BertForMaskedLM"]}}  # fmt: skip

@@ -16,6 +16,7 @@ from candi.base.files import sha256, write_text
 from candi.data.tokenizer import Tokenizer
 from candi.evaluation.scorers import SMOLLM2, smollm2_file
 from candi.hub.export import README, check_place
+from candi.hub.importers.bd3lm import Bd3lmImporter
 from candi.hub.importers.candi_authors import CandiImporter
 from candi.hub.importers.causal import CausalImporter
 from candi.hub.importers.dream import DreamImporter
@@ -36,6 +37,7 @@ IMPORTERS: dict[str, Importer] = {
     one.name: one
     for one in (
         MdlmImporter(),
+        Bd3lmImporter(),
         DuoImporter(),
         SeddImporter(),
         CandiImporter(),

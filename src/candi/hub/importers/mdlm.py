@@ -20,30 +20,34 @@ class MdlmImporter(Importer):
         return config.get("model_type") == "mdlm"
 
     def convert(self, source: Source, mask: int | None = None) -> Imported:
-        """Masked positions show the last row of the table, or another one that is named; the network has no clock
+        return masked_dit(source, mask)
 
-        unless its configuration says so.
-        """
-        network = read_dit(source, "backbone.", source.size("n_heads"), source.number("dropout", 0.0))
-        check_sizes(
-            source, network, width=source.size("hidden_dim"), blocks=source.size("n_blocks"),
-            rows=source.size("vocab_size"), conditioning=source.size("cond_dim"),
-        )  # fmt: skip
-        place = mask_row(source, network.rows, mask)
-        vocab_size = network.rows - 1 if place == network.rows - 1 else network.rows
-        clock = bool(source.config.get("time_conditioning", False))
-        length = source.size("model_length")
-        if length is None:
-            raise UserError(f"{source.name}: config.json does not say how long its sequences are (model_length).")
-        config = ModelConfig(
-            vocab_size, length, "mdlm", MdlmSettings(clock=clock), network.settings, unit_vectors=False
-        )
-        told = "is told -log alpha(t), alpha(t) = 1 - 0.999 t" if clock else "is not told the time (0 in its place)"
-        return Imported(
-            config, our_weights(source, network, vocab_size, place),
-            f"t = 0 is clean and t = 1 is masked; the network {told}. The mask is row {place} of its table of "
-            f"{network.rows}, and is never predicted.",
-        )  # fmt: skip
+
+def masked_dit(source: Source, mask: int | None, block: int | None = None) -> Imported:
+    """Masked positions show the last row of the table, or another one that is named; the network has no clock
+
+    unless its configuration says so.
+    """
+    network = read_dit(source, "backbone.", source.size("n_heads"), source.number("dropout", 0.0))
+    check_sizes(
+        source, network, width=source.size("hidden_dim"), blocks=source.size("n_blocks"),
+        rows=source.size("vocab_size"), conditioning=source.size("cond_dim"),
+    )  # fmt: skip
+    place = mask_row(source, network.rows, mask)
+    vocab_size = network.rows - 1 if place == network.rows - 1 else network.rows
+    clock = bool(source.config.get("time_conditioning", False))
+    length = source.size("model_length")
+    if length is None:
+        raise UserError(f"{source.name}: config.json does not say how long its sequences are (model_length).")
+    config = ModelConfig(
+        vocab_size, length, "mdlm", MdlmSettings(clock=clock), network.settings, unit_vectors=False, block=block
+    )
+    told = "is told -log alpha(t), alpha(t) = 1 - 0.999 t" if clock else "is not told the time (0 in its place)"
+    return Imported(
+        config, our_weights(source, network, vocab_size, place),
+        f"t = 0 is clean and t = 1 is masked; the network {told}. The mask is row {place} of its table of "
+        f"{network.rows}, and is never predicted.",
+    )  # fmt: skip
 
 
 def mask_row(source: Source, rows: int, given: int | None) -> int:
