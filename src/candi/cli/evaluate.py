@@ -106,8 +106,9 @@ def _sequences(given: Namespace, model: Model) -> Sequences:
     tokenizer = tokenizer_for(model, given.unknown)
     corpus = Corpus(given.data, given.text_field, None if tokenizer.framed else model.rows, given.chat)
     return load_sequences(
-        corpus, tokenizer, model.config.length, rows=model.rows, skip_bad=given.skip_bad, seed=given.seed
-    )
+        corpus, tokenizer, model.config.length, rows=model.rows, skip_bad=given.skip_bad, seed=given.seed,
+        block=model.config.block,
+    )  # fmt: skip
 
 
 def _generative(given: Namespace) -> None:

@@ -42,7 +42,9 @@ def run(arguments: Sequence[str]) -> None:
         raise UserError(f"{model.config.method} has no ranks and paths of noise; tune a run of candi.")
     noises = grid(settings, model.denoiser.method.frequencies is not None, numbers(given.ranks) if given.ranks else ())
     corpus = Corpus(given.data, given.text_field, model.config.rows or None, given.chat)
-    data = load_sequences(corpus, model.tokenizer, model.config.length, rows=model.rows, seed=given.seed)
+    data = load_sequences(
+        corpus, model.tokenizer, model.config.length, rows=model.rows, seed=given.seed, block=model.config.block
+    )
     sequences, marks = data.first(given.sequences), data.first_given(given.sequences)
     tried = []
     for one in tune_noise(

@@ -70,13 +70,15 @@ def load_dataset(
     stream: bool = False,
     seed: int = 0,
     cache: Path | None = None,
+    block: int | None = None,
 ) -> Dataset:
     """Text, tables, molecules, integers or prepared tokens as sequences of `length` tokens; `seed` decides their order.
 
     `data` is anything that `candi train --data` takes, `tokenizer` a spec such as char, smiles or bpe:4096, or a
     tokenizer that exists. Validation is on another text, or on a fraction that is kept from training. With `rows` each
     line, cell or record is a sequence of its own; None lets the data decide. With `stream` the data is read as it is
-    needed, and nothing of it is kept. `label` names columns or rules, see `candi train --label`.
+    needed, and nothing of it is kept. `label` names columns or rules, see `candi train --label`. `block` is that of a
+    model that writes in blocks: of each document it learns the blocks up to its end.
     """
     corpus, folder = Corpus(data, text_field, rows, chat, stream), cache or default_folder()
     if isinstance(tokenizer, str):
@@ -90,16 +92,18 @@ def load_dataset(
         if label is not None:
             raise UserError("--stream knows no labels; prepare the data, or leave out --label.")
         train, held_out = streamed(
-            corpus, tokenizer, length, seed, folder, skip_bad=skip_bad, hold_out=other is None and valid_fraction > 0
-        )
+            corpus, tokenizer, length, seed, folder, skip_bad=skip_bad, hold_out=other is None and valid_fraction > 0,
+            block=block,
+        )  # fmt: skip
         if other is not None:
             held_out = load_sequences(
-                other, tokenizer, length, rows=other.by_rows or tokenizer.framed, skip_bad=skip_bad, cache=folder
-            )
+                other, tokenizer, length, rows=other.by_rows or tokenizer.framed, skip_bad=skip_bad, cache=folder,
+                block=block,
+            )  # fmt: skip
     elif tokenizer.framed or corpus.by_rows:
         labels = None if label is None else Labels.of(label, corpus, kind_of(tokenizer), folder)
         taught = () if labels is None else labels.taught
-        train, held_out = _rows(corpus, other, tokenizer, length, valid_fraction, labels, skip_bad, seed, folder)
+        train, held_out = _rows(corpus, other, tokenizer, length, valid_fraction, labels, skip_bad, seed, folder, block)
     else:
         if label is not None:
             raise UserError("--label needs one document a sequence, as --rows or --tokenizer smiles make them.")
@@ -111,12 +115,12 @@ def load_dataset(
 
 def load_sequences(
     corpus: Corpus, tokenizer: Tokenizer, length: int, *, rows: bool, skip_bad: bool = False, seed: int = 0,
-    cache: Path | None = None,
+    cache: Path | None = None, block: int | None = None,
 ) -> Sequences:  # fmt: skip
     """All of a corpus as sequences of a model, to evaluate it on."""
     store = store_of(corpus, tokenizer, cache or default_folder(), tokenizer.framed)
     if rows:
-        return Rows(documents_of(store, tokenizer, length, skip_bad, corpus), seed)
+        return Rows(documents_of(store, tokenizer, length, skip_bad, corpus, block), seed)
     return Windows(store.tokens, length, seed, store.given)
 
 
@@ -160,12 +164,12 @@ def _part(store: TokenStore, length: int, seed: int, start: int = 0, stop: int |
 
 def _rows(
     corpus: Corpus, other: Corpus | None, tokenizer: Tokenizer, length: int, valid_fraction: float,
-    labels: Labels | None, skip_bad: bool, seed: int, folder: Path,
+    labels: Labels | None, skip_bad: bool, seed: int, folder: Path, block: int | None,
 ) -> tuple[Sequences, Sequences | None]:  # fmt: skip
     """A sequence for each document."""
 
     def documents(of: Corpus) -> Documents:
-        return documents_of(store_of(of, tokenizer, folder, tokenizer.framed), tokenizer, length, skip_bad, of)
+        return documents_of(store_of(of, tokenizer, folder, tokenizer.framed), tokenizer, length, skip_bad, of, block)
 
     def rows(of: Corpus, some: Documents) -> Rows:
         if labels is None:

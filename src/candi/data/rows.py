@@ -1,5 +1,6 @@
 """Sequences that a step of training is fed from, and rows: one document a sequence, padded."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -58,12 +59,17 @@ class Sequences(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Documents:
-    """Some documents of a store as rows of `length` tokens, and which document each of them is."""
+    """Some documents of a store as rows of `length` tokens, and which document each of them is.
+
+    Where rows are written in blocks, the block in which a document ends is filled with padding, which is learned; those
+    after it are never written, and count as given.
+    """
 
     store: TokenStore
     length: int
     pad: int
     numbers: NDArray[np.int64]
+    block: int | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -75,10 +81,17 @@ class Documents:
 
     def given(self, places: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Which of their tokens are given [N, L], if some are."""
-        if self.store.given is None:
-            return None
-        index, inside = self._index(places)
-        return inside & (self.store.given.take(index) > 0)
+        given = None
+        if self.store.given is not None:
+            index, inside = self._index(places)
+            given = inside & (self.store.given.take(index) > 0)
+        if self.block is None:
+            return given
+        after = np.stack([unwritten(size, self.length, self.block) for size in self._sizes(self.numbers[places])])
+        return after if given is None else given | after
+
+    def _sizes(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.store.ends[numbers] - np.where(numbers > 0, self.store.ends[numbers - 1], 0)
 
     def _index(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where in the stream the tokens of each row are [N, L], and which of them are of its document."""
@@ -89,9 +102,10 @@ class Documents:
 
     @property
     def learned(self) -> float:
-        """The fraction of all places that is not given; padding is learned."""
-        total = sum(shard.given for shard in self.store.shards)
-        return 1 - total / max(1, self.length * len(self.store.ends))
+        """The fraction of all places that is not given."""
+        given = sum(shard.given for shard in self.store.shards) / max(1, len(self.store.ends))
+        filled = self.length if self.block is None else -(-self._sizes(self.numbers) // self.block) * self.block
+        return float(np.mean(filled) - given) / self.length
 
     def split(self, valid_fraction: float) -> tuple["Documents", "Documents"]:
         """The same for every run: neighbours in a file are often alike, so its end would be no fair test."""
@@ -100,7 +114,12 @@ class Documents:
         return self._at(np.sort(order[:cut])), self._at(np.sort(order[cut:]))
 
     def _at(self, places: NDArray[np.int64]) -> "Documents":
-        return Documents(self.store, self.length, self.pad, self.numbers[places])
+        return dataclasses.replace(self, numbers=self.numbers[places])
+
+
+def unwritten(size: int, length: int, block: int | None) -> NDArray[np.bool_]:
+    """Which places of a row lie after the block in which a document of so many tokens ends."""
+    return np.arange(length) >= (length if block is None else -(-size // block) * block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +195,10 @@ def load_documents(corpus: Corpus, tokenizer: Tokenizer, length: int, folder: Pa
 
 
 def documents_of(
-    store: TokenStore, tokenizer: Tokenizer, length: int, skip_bad: bool, corpus: Corpus | None = None
-) -> Documents:
-    """The documents of a store as rows of `length` tokens."""
+    store: TokenStore, tokenizer: Tokenizer, length: int, skip_bad: bool, corpus: Corpus | None = None,
+    block: int | None = None,
+) -> Documents:  # fmt: skip
+    """The documents of a store as rows of `length` tokens, of a model that writes in blocks or at once."""
     sizes = np.diff(store.ends, prepend=0)
     longest = int(sizes.max(initial=0))
     if tokenizer.pad is None and len(sizes) and (short := int(sizes[sizes > 0].min(initial=longest))) < length:
@@ -192,7 +212,7 @@ def documents_of(
             raise UserError(_refusal(store, corpus, sizes, length))
         long, out = int((sizes > length).sum()), int((~fit).sum())
         say(f"{out:,} of {len(fit):,} documents are left out, {long:,} of them because they are too long.")
-    return Documents(store, length, tokenizer.pad or 0, np.flatnonzero(fit))
+    return Documents(store, length, tokenizer.pad or 0, np.flatnonzero(fit), block)
 
 
 def _refusal(store: TokenStore, corpus: Corpus | None, sizes: NDArray[np.int64], length: int) -> str:

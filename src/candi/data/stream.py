@@ -25,6 +25,7 @@ from candi.base.rng import fold_in
 from candi.data.batches import Windows
 from candi.data.corpus import HUB, Corpus
 from candi.data.pieces import Piece
+from candi.data.rows import unwritten
 from candi.data.store import Joined
 from candi.data.tokenizer import Encoded, Tokenizer, padded
 
@@ -58,10 +59,11 @@ class Stream:
 
     def __init__(
         self, corpus: Corpus, tokenizer: Tokenizer, length: int, seed: int, folder: Path, *, skip_bad: bool = False,
-        held_out: tuple[int, int] = (0, 0), block: int = BLOCK,
+        held_out: tuple[int, int] = (0, 0), block: int = BLOCK, written: int | None = None,
     ) -> None:  # fmt: skip
+        """`block` sequences are shuffled among each other; `written` is the block of a model that writes in blocks."""
         self.corpus, self.tokenizer, self.length, self.seed, self.skip_bad = corpus, tokenizer, length, seed, skip_bad
-        self.held_out, self.block = held_out, block
+        self.held_out, self.block, self.written = held_out, block, written
         self._made = 0
         self._blocks: OrderedDict[int, tuple[NDArray[np.int64], NDArray[np.bool_] | None]] = OrderedDict()
         made_of = (corpus.fingerprint, tokenizer.fingerprint, length, seed, skip_bad, held_out, block, corpus.by_rows)
@@ -143,7 +145,10 @@ class Stream:
                 )
             if 0 < size <= self.length and (size == self.length or self.tokenizer.pad is not None):
                 after = _At(piece_at.epoch, piece_at.file, piece_at.piece + 1)
-                given = None if found.given is None else np.append(found.given, np.zeros(self.length - size, bool))
+                marks = unwritten(size, self.length, self.written)
+                if found.given is not None:
+                    marks[:size] |= found.given
+                given = marks if found.given is not None or self.written is not None else None
                 yield _Sequence(padded(found.tokens, self.length, self.tokenizer.pad), given, after)
 
     def _windows(self, at: _At) -> Iterator[_Sequence]:
@@ -213,13 +218,14 @@ def _order(seed: int, number: int, size: int) -> NDArray[np.int64]:
 
 
 def streamed(
-    corpus: Corpus, tokenizer: Tokenizer, length: int, seed: int, folder: Path, *, skip_bad: bool, hold_out: bool
-) -> tuple[Stream, Windows | None]:
+    corpus: Corpus, tokenizer: Tokenizer, length: int, seed: int, folder: Path, *, skip_bad: bool, hold_out: bool,
+    block: int | None = None,
+) -> tuple[Stream, Windows | None]:  # fmt: skip
     """What is learned from, and the beginning of the first file to validate on, if that is kept from it."""
     if not corpus.source.startswith(HUB) and corpus.survey:  # of the hub nothing but what is needed is fetched
         say(corpus.survey)
     if not hold_out:
-        return Stream(corpus, tokenizer, length, seed, folder, skip_bad=skip_bad), None
+        return Stream(corpus, tokenizer, length, seed, folder, skip_bad=skip_bad, written=block), None
     rows, wanted = corpus.by_rows or tokenizer.framed, _HELD_OUT * length
     tokens, marks, held = list[NDArray[np.int64]](), list[NDArray[np.bool_]](), (0, 0)
     whole = Stream(corpus, tokenizer, length, seed, folder, skip_bad=skip_bad)
@@ -237,9 +243,10 @@ def streamed(
                 held = (place, left)
             take = size if rows else min(size, left)
             tokens.append(padded(found.tokens[:take], length if rows else take, tokenizer.pad))
-            marks.append(np.append(given[:take], np.zeros(len(tokens[-1]) - take, bool)))
+            after = unwritten(size, length, block) if rows else np.zeros(take, bool)
+            marks.append(np.append(given[:take], after[take:]))
     if sum(map(len, tokens)) < length:
         raise UserError(f"The first file of {corpus.source} is too short to validate on; give --valid.")
     joined, given = np.concatenate(tokens)[:wanted], np.concatenate(marks)[:wanted]
     valid = Windows(Joined([joined]), length, seed, Joined([given.astype(np.uint8)]) if given.any() else None)
-    return Stream(corpus, tokenizer, length, seed, folder, skip_bad=skip_bad, held_out=held), valid
+    return Stream(corpus, tokenizer, length, seed, folder, skip_bad=skip_bad, held_out=held, written=block), valid

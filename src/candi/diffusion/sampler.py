@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from inspect import signature
 from typing import Any
 
 import torch
@@ -50,7 +51,10 @@ class Sampling:
 def bind(method: Method, **options: str | None) -> Sampling:
     """The method with the given options; one that is None keeps its default."""
     given = _given(method, options)
-    of_prior, of_timesteps = ({name: given.pop(name)} if name in given else {} for name in ("prior", "grid"))
+    of_prior: dict[str, Any] = {name: given.pop(name) for name in ("prior",) if name in given}
+    of_timesteps: dict[str, Any] = {name: given.pop(name) for name in ("grid",) if name in given}
+    if "order" in given and "order" in signature(method.timesteps).parameters:  # some orders decide how many steps
+        of_timesteps["order"] = given["order"]
     return Sampling(
         partial(method.prior, **of_prior), partial(method.timesteps, **of_timesteps), partial(method.step, **given)
     )

@@ -114,12 +114,17 @@ def even_in(progress: Schedule, steps: int) -> Float[Tensor, "steps_and_one"]:
     ends = torch.tensor([1.0, 0.0], dtype=torch.float64, device="cpu")
     last, first = progress(ends).tolist()
     goal = torch.linspace(last, first, len(timesteps(steps)), dtype=torch.float64, device="cpu")
-    low, high = torch.zeros_like(goal), torch.ones_like(goal)
-    for _ in range(60):
+    return torch.cat([ends[:1], time_of(progress, goal)[1:-1], ends[1:]])
+
+
+def time_of(progress: Schedule, value: Tensor) -> Tensor:
+    """The time at which a falling function of t has a value, by bisection."""
+    low, high = torch.zeros_like(value), torch.ones_like(value)
+    for _ in range(60 if value.dtype == torch.float64 else 30):
         middle = (low + high) / 2
-        early = progress(middle) > goal
+        early = progress(middle) > value
         low, high = torch.where(early, middle, low), torch.where(early, high, middle)
-    return torch.cat([ends[:1], (low + high)[1:-1] / 2, ends[1:]])
+    return (low + high) / 2
 
 
 def over_positions(per_sequence: Tensor) -> Tensor:

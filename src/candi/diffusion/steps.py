@@ -10,7 +10,7 @@ from candi.base.types import LogProbs, Mask, PerToken, Times, Values
 from candi.diffusion.draws import categorical
 from candi.diffusion.kernels import gaussian
 from candi.diffusion.prediction import Prediction, uniforms
-from candi.diffusion.schedules import Schedule
+from candi.diffusion.schedules import Schedule, timesteps
 from candi.diffusion.solvers import SOLVERS
 from candi.diffusion.spaces import Space
 from candi.diffusion.state import State
@@ -26,6 +26,13 @@ def solver_step(
 
 
 PRIORS = ("normal", "frequencies")
+FIRST_HITTING = "first-hitting"  # an order in which each position is revealed at its own exact time
+
+
+def steps_of_order(steps: int, length: int, order: str) -> Float[Tensor, "steps_and_one"]:
+    """Even steps of t; of first-hitting a step a position, whose times are drawn on the way."""
+    even = timesteps(steps)  # validates the number
+    return timesteps(length) if order == FIRST_HITTING else even
 
 
 def gaussian_prior(

@@ -151,7 +151,7 @@ def _text_field_of(source: str) -> str:
 
 def _likelihood(model: Model, text: str, field: str) -> LikelihoodFacts:
     corpus = Corpus(text, field, model.config.rows or None)
-    data = load_sequences(corpus, model.tokenizer, model.config.length, rows=model.rows)
+    data = load_sequences(corpus, model.tokenizer, model.config.length, rows=model.rows, block=model.config.block)
     found = likelihood(model, data.first(_SEQUENCES), given=data.first_given(_SEQUENCES), times=_TIMES)
     return LikelihoodFacts(
         found.bits_per_token, found.low, found.high, found.per_byte[0], found.per_character[0], found.exact,

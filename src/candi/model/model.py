@@ -232,6 +232,15 @@ class Model(
             return sample_causally(remembering, denoise, step, prior, timesteps, rng)
         return sample(denoise, step, prior, timesteps, rng)
 
+    def planned_steps(self, known: Tensor, options: Mapping[str, Any]) -> int:
+        """Steps of a sequence whose positions are `known` at the start, if its text does not end before."""
+        complete, method = self.with_defaults(**options), self.denoiser.method
+        block, length = self.config.block or len(known), len(known)
+        sampling = bind(method, **{name: value for name, value in complete.items() if name in method.options})
+        each = len(sampling.timesteps(complete["steps"], block)) - 1
+        blocks = F.pad(known, (0, -length % block)).view(-1, block)
+        return each * int((~blocks.all(-1)).sum()) if self.config.block is not None else each
+
     def _numbers(self, first: Rng, seeds: Sequence[int], number: int, rows: Sequence[int]) -> Rng:
         """Random numbers of a block: of each row its own, whichever others are still written."""
         if number == 0:

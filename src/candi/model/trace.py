@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from candi.diffusion.prediction import Prediction
+from candi.diffusion.sampler import SampleStep
 from candi.diffusion.state import State
 from candi.model.model import Model
 
@@ -50,6 +51,7 @@ class TraceStep:
     tokens: Int[Tensor, "L"]  # what it looks like; -1 where it looks like nothing
     kinds: Int[Tensor, "L"]
     top: TopTokens | None  # None where the network was not asked, as of the last state
+    last: bool = False
 
     @property
     def clean(self) -> float:
@@ -62,13 +64,12 @@ def trace(model: Model, options: Mapping[str, Any], number: int = 0, alternative
     gaussian = method.gaussian()
     given = before = None
     steps = 0
-    for step, (state, prediction) in enumerate(
-        (one.state, one.prediction) for one in model.trajectory(1, first=number, **options)
-    ):
+    for step, (one, last) in enumerate(_with_last(model.trajectory(1, first=number, **options))):
+        state, prediction = one.state, one.prediction
         known = state.known[0]
         if given is None or before is None:
             given = before = known
-            steps = len(method.timesteps(model.with_defaults(**options)["steps"], len(known))) - 1
+            steps = model.planned_steps(known, options)
         kinds = torch.full_like(known, PositionKind.NOISY, dtype=torch.long)
         kinds[known] = PositionKind.REVEALED
         kinds[known & before] = PositionKind.CLEAN
@@ -78,9 +79,20 @@ def trace(model: Model, options: Mapping[str, Any], number: int = 0, alternative
             step, steps, float(state.t[0]),
             None if gaussian is None else float(gaussian[1](state.u)[0]),
             (tokens if method.noise_is_visible else tokens.masked_fill(~known, -1)).cpu(),
-            kinds.cpu(), None if prediction is None else _top_tokens(model, state, prediction, alternatives),
+            kinds.cpu(), None if prediction is None else _top_tokens(model, state, prediction, alternatives), last,
         )  # fmt: skip
         before = known
+
+
+def _with_last(steps: Iterator[SampleStep]) -> Iterator[tuple[SampleStep, bool]]:
+    """Each with whether it is the last one: a text may end before it has its whole length."""
+    before = None
+    for step in steps:
+        if before is not None:
+            yield before, False
+        before = step
+    if before is not None:
+        yield before, True
 
 
 @torch.no_grad()

@@ -29,7 +29,7 @@ class Frame:
 def frames(model: Model, options: Mapping[str, Any], number: int) -> Iterator[Frame]:
     for step in trace(model, options, number):
         sure = [0.0] * len(step.kinds) if step.top is None else step.top.probabilities[:, 0].tolist()
-        text = model.tokenizer.show(step.tokens.tolist(), model.rows) if step.step == step.steps else ""
+        text = model.text(step.tokens.tolist()) if step.last else ""
         yield Frame(step.step, step.steps, pieces(model, step), step.kinds.tolist(), sure, text)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from candi.base.types import Times, Tokens
@@ -33,7 +33,7 @@ class BlockGuidance(Guidance, Protocol):
         """The same, whose classifier reads the context before what it steers."""
 
 
-def with_context(context: Context | None, symbols: Tokens) -> Tokens:
+def with_context(context: Context | None, symbols: Tokens) -> Int[Tensor, "B longer"]:
     """The symbols of a state behind what is written before it."""
     before = None if context is None else context()
     return symbols if before is None else torch.cat([before, symbols], 1)

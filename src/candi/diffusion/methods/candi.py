@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from candi.base.errors import UserError, unknown
@@ -21,7 +22,15 @@ from candi.diffusion.schedules import LinearAlpha, PowerAlpha, RankLinear, Sched
 from candi.diffusion.solvers import SOLVERS
 from candi.diffusion.spaces import SPACES, Projected, Space
 from candi.diffusion.state import State, hidden
-from candi.diffusion.steps import PRIORS, gaussian_prior, pin_known, solver_step, top_count
+from candi.diffusion.steps import (
+    FIRST_HITTING,
+    PRIORS,
+    gaussian_prior,
+    pin_known,
+    solver_step,
+    steps_of_order,
+    top_count,
+)
 
 # the time of the noise as a power of that of masking: together, noise gone early, noise kept late
 PATHS = {"diagonal": 1.0, "early": 2.0, "late": 0.5}
@@ -39,7 +48,7 @@ class CANDI(Method):
     options: Mapping[str, tuple[str, ...]] = {
         "solver": tuple(SOLVERS),
         "inference": ("exact", "approximate"),
-        "order": ("random", "confidence"),
+        "order": ("random", "confidence", FIRST_HITTING),
         "path": tuple(PATHS),
         "prior": PRIORS,
     }
@@ -99,6 +108,9 @@ class CANDI(Method):
         values = gaussian_prior(self.space, self.sigma(t), known.shape, rng, self.token_frequencies(prior))
         return State(t, known, hidden(x0, known), values, noise_t=None if self.level is None else t)
 
+    def timesteps(self, steps: int, length: int, order: str | None = None) -> Float[Tensor, "steps_and_one"]:
+        return steps_of_order(steps, length, order or self.order)
+
     def embed(self, state: State) -> Hidden:
         """w_x where known, lambda b + (1 - lambda) c_in y elsewhere, or b + gate c_in y.
 
@@ -143,9 +155,15 @@ class CANDI(Method):
         Exact inference aims at E[x0 | z_t], approximate inference at one draw of it: the one that is revealed.
 
         In random order each position is revealed by chance. By confidence as many are, but those whose drawn token is
-        likeliest: fewer mistakes, likelier tokens, and no exact draw of the distribution, however many the steps.
+        likeliest: fewer mistakes, likelier tokens, and no exact draw of the distribution, however many the steps. By
+        first-hitting, one position in each step, at its exact time.
         """
-        revealed = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
+        if (order or self.order) == FIRST_HITTING:
+            s, revealed = masked.first_hit(state.known, self.alpha, state.t, rng)
+            if not bool(revealed.any()):  # all that was open before is known
+                return dataclasses.replace(state, t=s)
+        else:
+            revealed = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
         exact, surest = (inference or self.inference) == "exact", (order or self.order) == "confidence"
         if exact and not surest:
             chosen, others = (
@@ -248,7 +266,7 @@ class CandiSettings(MethodSettings):
     precondition: Literal["exact", "paper"] = "exact"
     solver: Literal["ddim", "euler", "ancestral"] = "ddim"
     inference: Literal["exact", "approximate"] = "exact"
-    order: Literal["random", "confidence"] = "random"
+    order: Literal["random", "confidence", "first-hitting"] = "random"
     path: Literal["diagonal", "early", "late"] = "diagonal"
     objective: Literal["tokens", "bound"] = "tokens"
 

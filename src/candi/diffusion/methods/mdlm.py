@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from candi.base.errors import UserError
 from candi.base.rng import Rng
@@ -16,7 +18,15 @@ from candi.diffusion.open_positions import OpenPositions
 from candi.diffusion.prediction import Prediction, uniforms
 from candi.diffusion.schedules import LinearAlpha, Schedule
 from candi.diffusion.state import State, hidden
-from candi.diffusion.steps import entropy, entropy_bounded, flat_likelihood, remask_rate, top_count
+from candi.diffusion.steps import (
+    FIRST_HITTING,
+    entropy,
+    entropy_bounded,
+    flat_likelihood,
+    remask_rate,
+    steps_of_order,
+    top_count,
+)
 
 _REMASKING = "Remasking reveals in random order; choose the order random, or no remasking."
 
@@ -28,7 +38,10 @@ class MDLM(Method):
     time_conditioned = False
     noise_is_visible = False
     extra_symbols = 1
-    options: Mapping[str, tuple[str, ...]] = {"order": ("random", "confidence", "entropy"), "remask": ("off", "on")}
+    options: Mapping[str, tuple[str, ...]] = {
+        "order": ("random", "confidence", "entropy", FIRST_HITTING),
+        "remask": ("off", "on"),
+    }
 
     def __init__(
         self,
@@ -58,6 +71,9 @@ class MDLM(Method):
         t = torch.ones(len(x0), device=x0.device, dtype=self.embedding.weight.dtype)
         return State(t, known, hidden(x0, known), given=known)
 
+    def timesteps(self, steps: int, length: int, order: str | None = None) -> Float[Tensor, "steps_and_one"]:
+        return steps_of_order(steps, length, order or self.order)
+
     def embed(self, state: State) -> Hidden:
         return torch.where(state.known[..., None], self.embedding.lookup(state.tokens), self.embedding.mask_vector())
 
@@ -81,21 +97,25 @@ class MDLM(Method):
 
         In random order each is revealed by chance. By confidence, as many are, but those whose drawn token is
         likeliest: this favours likely tokens. By entropy, those that are surest, as many as can be drawn at once
-        without losing more than `entropy_bound` nats: more of them when the rest is clear, the order is exact.
+        without losing more than `entropy_bound` nats: more of them when the rest is clear, the order is exact. By
+        first-hitting, one position in each step, at its exact time: nothing is lost to the size of steps.
         """
         if (remask or self.remask) == "on":
             if (order or self.order) != "random":
                 raise UserError(_REMASKING)
             return self._remasking(state, predict, s, rng)
-        chance = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
-        chance = chance | (~state.known & (s <= 0)[:, None])
-        numbers = uniforms(state.known.shape, rng)
         order = order or self.order
+        if order == FIRST_HITTING:
+            s, chance = masked.first_hit(state.known, self.alpha, state.t, rng)
+        else:
+            chance = masked.reveal(state.known, self.alpha(state.t), self.alpha(s), rng)
+            chance = chance | (~state.known & (s <= 0)[:, None])
+        numbers = uniforms(state.known.shape, rng)
         positions = OpenPositions(~state.known if order == "entropy" else chance).prefetch_count()
         if not len(positions):
             return State(s, state.known, state.tokens, given=state.given)
         prediction = predict()
-        if order == "random":
+        if order in ("random", FIRST_HITTING):
             drawn, revealed = prediction.at(positions).draw_with(numbers), chance
         elif order == "confidence":
             drawn = prediction.draw_with(numbers)
@@ -155,7 +175,7 @@ class MdlmSettings(MethodSettings):
         clock: Whether the network is told the time; the posterior of masked diffusion does not depend on it.
     """
 
-    order: Literal["random", "confidence", "entropy"] = "random"
+    order: Literal["random", "confidence", "entropy", "first-hitting"] = "random"
     entropy_bound: float = 0.1
     remask: Literal["off", "on"] = "off"
     most_remasked: float = 0.05

@@ -1,0 +1,219 @@
+"""Texts of any length, written block by block by a model: its cache, its end, its pieces, its guidance."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from candi.base.errors import UserError
+from candi.base.labels import Label
+from candi.data.pieces import Piece
+from candi.data.tokenizer import Tokenizer
+from candi.diffusion.guidance import DiscreteGuidance, GradientGuidance
+from candi.diffusion.methods import METHODS
+from candi.model.model import Model, Template
+from candi.model.trace import trace
+from candi.nets.config import ModelConfig
+from candi.nets.denoiser import Denoiser
+from candi.nets.dit import DiTSettings
+from candi.views.frames import frames
+
+LENGTH, BLOCK = 16, 4
+PLAIN = Tokenizer.characters([Piece("abcdefgh", False)])
+ENDED = Tokenizer.characters([Piece("abcdefgh", True)], rows=True)
+
+
+def _model(name: str = "mdlm", tokenizer: Tokenizer = PLAIN, **changes) -> Model:
+    torch.manual_seed(0)
+    settings = METHODS[name]()
+    settings = dataclasses.replace(settings, rank_min=0.1, rank_max=0.4) if name == "candi" else settings
+    trunk = DiTSettings(width=16, blocks=2, heads=2, conditioning=8, convolution=3)
+    values = {"block": BLOCK, **changes}
+    denoiser = Denoiser.build(ModelConfig(tokenizer.vocab_size, LENGTH, name, settings, trunk, **values)).eval()
+    for parameter in denoiser.parameters():  # gates begin at 0; large enough that a block depends on those before it
+        parameter.data.add_(0.5 * torch.randn_like(parameter))
+    return Model(denoiser, tokenizer)
+
+
+@pytest.mark.parametrize("length", [5, LENGTH, 3 * LENGTH + 2])
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"ar"}))
+def test_any_length_with_and_without_the_cache(name, length):
+    """The same tokens; in the longest the window slides twice."""
+    model = _model(name)
+    cached, uncached = (model.sample(3, length=length, seed=1, steps=3, cache=cache) for cache in (True, False))
+    assert cached.shape == (3, length)
+    assert torch.equal(cached, uncached)
+
+
+def test_a_block_depends_on_those_before_it():
+    model = _model()
+    one, two = (model.sample(8, length=8, seed=1, prompt=prompt)[:, 4:] for prompt in ("aaaa", "hhhh"))
+    assert not torch.equal(one, two)
+
+
+def test_what_is_older_than_the_window_is_forgotten():
+    """Where the window is full, its older half is: block 5 sees blocks 3 and 4 (counted from 1), and nothing else."""
+    model = _model()
+    far, near = "aaaa" * 2 + "bcde" * 2, "hhhh" * 2 + "bcde" * 2
+    one, two = (model.sample(6, length=20, seed=1, prompt=prompt)[:, 16:] for prompt in (far, near))
+    assert torch.equal(one, two)
+    three = model.sample(6, length=20, seed=1, prompt="aaaa" * 3 + "bcde")[:, 16:]
+    assert not torch.equal(one, three)
+
+
+@pytest.mark.parametrize("prompt", ["", "a", "abcd", "abcdef", "abcdefgh" * 5])
+def test_prompts_of_any_length(prompt):
+    """In the middle of a block, at its end, longer than the window."""
+    texts = _model("candi").generate(2, prompt=prompt, length=len(prompt) + 6, steps=2)
+    assert all(text.startswith(prompt) and len(text) == len(prompt) + 6 for text in texts)
+
+
+def test_infilling_inside_blocks():
+    texts = _model().generate(3, infill="a__d__gh_", steps=2)
+    assert all((t[0], t[3], t[6:8], len(t)) == ("a", "d", "gh", 9) for t in texts)
+
+
+@pytest.mark.parametrize("name", ["mdlm", "candi"])
+def test_a_text_depends_on_its_number_alone(name):
+    """Rows that end go on no further, and those that go on are not changed by it."""
+    model = _model(name, ENDED, rows=True)
+    together = model.sample(12, seed=3, length=40, steps=2)
+    alone = torch.cat([model.sample(12, seed=3, length=40, steps=2, batch_size=size) for size in (5,)])
+    assert torch.equal(together, alone)
+    ends = [row.tolist().index(ENDED.end) if ENDED.end in row else None for row in together]
+    assert len(set(ends)) > 4  # they end at different times
+    for row, end in zip(together.tolist(), ends, strict=True):
+        if end is not None:
+            after = (end // BLOCK + 1) * BLOCK
+            assert set(row[after:]) <= {ENDED.pad}
+    assert [len(text) for text in model.texts(together)] == [40 if end is None else end for end in ends]
+
+
+def test_rows_that_have_ended_cost_nothing(monkeypatch):
+    model, rows = _model("mdlm", ENDED, rows=True), []
+    forward = model.denoiser.trunk.forward
+
+    def counted(vectors, time, condition, joined):
+        if len(joined.pattern.open):
+            rows.append(len(vectors))
+        return forward(vectors, time, condition, joined)
+
+    monkeypatch.setattr(model.denoiser.trunk, "forward", counted)
+    model.sample(12, seed=3, length=40, steps=2)
+    assert rows == sorted(rows, reverse=True)
+    assert rows[-1] < 12
+
+
+def test_without_ends_all_of_the_length_is_written():
+    tokens = _model("mdlm", ENDED).sample(6, seed=3, length=40, steps=2, ends=False)
+    assert all(row.index(ENDED.end) < 36 and set(row[-4:]) != {ENDED.pad} for row in tokens.tolist())
+
+
+def test_a_text_ends_before_a_stop_string():
+    """It is cut there, after the prompt; and nothing is written behind the block in which it stands."""
+    model = _model()
+    whole = model.generate(6, seed=2, length=40, prompt="ab")
+    stopped = model.generate(6, seed=2, length=40, prompt="ab", stop=["b", "gg"])
+    for one, two in zip(whole, stopped, strict=True):
+        found = [place for place in (one.find("b", 2), one.find("gg", 2)) if place >= 0]
+        assert two == (one[: min(found)] if found else one)
+    with pytest.raises(UserError, match="stop string is empty"):
+        model.generate(1, stop="")
+
+
+@pytest.mark.parametrize(
+    ("name", "tokenizer", "options"),
+    [("mdlm", ENDED, {}), ("candi", PLAIN, {"stop": "de"}), ("mdlm", PLAIN, {"prompt": "abc"})],
+)
+def test_streaming_gives_the_same_text(name, tokenizer, options):
+    model = _model(name, tokenizer, rows=tokenizer is ENDED)
+    for seed in range(4):
+        pieces = list(model.stream(seed=seed, length=33, steps=2, **options))
+        assert "".join(pieces) == model.generate(1, seed=seed, length=33, steps=2, **options)[0]
+        assert tokenizer is ENDED or "stop" in options or len(pieces) == 9  # a piece a block
+
+
+@pytest.mark.parametrize(("name", "pieces"), [("ar", LENGTH), ("udlm", 1)])
+def test_streaming_without_blocks(name, pieces):
+    model = _model(name, block=None)
+    found = list(model.stream(seed=1))
+    assert ("".join(found), len(found)) == (model.generate(1, seed=1)[0], pieces)
+
+
+def test_a_trace_shows_all_of_a_text_and_ends_with_it():
+    model = _model("candi", ENDED, rows=True)
+    steps = list(trace(model, {"length": 24, "steps": 2, "seed": 5}))
+    assert {len(step.tokens) for step in steps} == {24}
+    assert [step.last for step in steps] == [False] * (len(steps) - 1) + [True]
+    assert steps[0].steps == 12
+    assert [float(step.clean) for step in steps] == sorted(float(step.clean) for step in steps)
+    shown = list(frames(model, {"length": 24, "steps": 2, "seed": 5}, 0))
+    assert shown[-1].text == model.generate(1, length=24, steps=2, seed=5)[0]
+
+
+def _likes_a(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    """log p of a classifier that wants a first letter again: at each position the token of position 0."""
+    return (x[:, 1:, :8] * x[:, :1, :8].detach()).sum((1, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "guide"),
+    [("candi", GradientGuidance(_likes_a, 9.0, 9.0)), ("mdlm", DiscreteGuidance(_likes_a, 60.0)),
+     ("mdlm", DiscreteGuidance(_likes_a, 60.0, first_order=False))],
+)  # fmt: skip
+def test_guidance_sees_what_is_written_before(name, guide):
+    """What the classifier wants is decided by the first position, which stands in the first block."""
+    model = _model(name)
+    share = [
+        float((model.sample(16, length=12, seed=1, steps=4, prompt="f", guide=one)[:, 4:] == 5).double().mean())
+        for one in (None, guide)
+    ]
+    assert share[1] > share[0] + 0.3
+
+
+def test_a_guide_that_cannot_see_behind_is_refused():
+    class Own:
+        def over(self, method, denoise, step):
+            return denoise, step
+
+    with pytest.raises(UserError, match="Own cannot steer a text that is written in blocks"):
+        _model().generate(1, guide=Own())
+
+
+def test_labels_reach_both_copies():
+    model = _model(labels=(Label("kind"),))
+    plain, one, two = (
+        model.sample(6, length=12, seed=1, steps=2, **options)
+        for options in ({}, {"label": 1}, {"label": 1, "label_weight": 2.0})
+    )
+    assert not torch.equal(plain, one)
+    assert not torch.equal(one, two)
+    assert torch.equal(two, model.sample(6, length=12, seed=1, steps=2, label=1, label_weight=2.0, cache=False))
+
+
+def test_templates_that_differ_change_no_other_row():
+    model = _model()
+    some = [Template(torch.zeros(12).long(), torch.arange(12) < given) for given in (0, 6, 8, 11)]
+    together = model.sample(templates=some, seed=4, steps=2)
+    for number, template in enumerate(some):
+        alone = last = None
+        for step in model.trajectory(1, seed=4, first=number, templates=[template], steps=2):
+            last = step
+        alone = last.state.tokens[0]
+        assert torch.equal(together[number], alone)
+
+
+def test_first_hitting_in_blocks():
+    model = _model("mdlm")
+    tokens = model.sample(3, length=10, seed=1, order="first-hitting")
+    assert tokens.shape == (3, 10)
+    assert model.planned_steps(torch.arange(10) < 5, {"order": "first-hitting"}) == 8
+
+
+def test_config_keeps_the_block(tmp_path):
+    model = _model()
+    model.save_pretrained(tmp_path)
+    again = Model.read(tmp_path)
+    assert again.config.block == BLOCK
+    assert again.recommended["steps"] == BLOCK
+    assert torch.equal(again.sample(2, length=20, seed=1), model.sample(2, length=20, seed=1))
