@@ -87,7 +87,9 @@ class Documents:
             given = inside & (self.store.given.take(index) > 0)
         if self.block is None:
             return given
-        after = np.stack([unwritten(size, self.length, self.block) for size in self._sizes(self.numbers[places])])
+        after = np.stack(
+            [unwritten(size, self.length, self.block) for size in self._sizes(self.numbers[places]).tolist()]
+        )
         return after if given is None else given | after
 
     def _sizes(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:

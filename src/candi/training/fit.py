@@ -189,11 +189,12 @@ def prepare(settings: TrainSettings, start: Path | None = None) -> Prepared:
             tokenizer = Tokenizer.load(kept)
         else:
             tokenizer = load_tokenizer(settings.tokenizer, corpus, cache, settings.skip_bad)
+        block = settings.block if source is None else config.block
         dataset = load_dataset(
             settings.data, tokenizer, settings.length, valid=settings.valid, valid_fraction=settings.valid_fraction,
             text_field=settings.text_field, rows=settings.rows, chat=settings.chat, label=settings.label,
             skip_bad=settings.skip_bad, stream=settings.stream, seed=settings.seed, cache=settings.cache,
-            block=settings.block,
+            block=block,
         )  # fmt: skip
     torch.manual_seed(settings.seed)
     config = settings.model_config(tokenizer.vocab_size) if source is None else config

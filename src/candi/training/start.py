@@ -27,7 +27,10 @@ _NEW = (
 
 
 def started_config(settings: TrainSettings, source: ModelConfig) -> ModelConfig:
-    """The source's network and vocabulary, with the method and the length that are asked for."""
+    """The source's network and vocabulary, with the method and the length that are asked for.
+
+    A source that writes in blocks goes on in its blocks, unless others are asked for.
+    """
     if settings.trunk not in ("dit", source.trunk) or settings.model not in (DiTSettings(), source.model):
         raise UserError(
             f"The network is that of --init {settings.init}: {source.trunk}, {source.model.width} wide; leave out "
@@ -39,6 +42,7 @@ def started_config(settings: TrainSettings, source: ModelConfig) -> ModelConfig:
     return dataclasses.replace(
         settings.model_config(source.vocab_size), trunk=source.trunk, model=network,
         unit_vectors=source.unit_vectors, settings=settings.method_settings.started_from(source.settings),
+        block=settings.block or (None if method.causal else source.block),
     )  # fmt: skip
 
 
