@@ -1,6 +1,7 @@
 """Texts of any length, written block by block by a model: its cache, its end, its pieces, its guidance."""
 
-import dataclasses
+import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,12 +12,16 @@ from candi.data.pieces import Piece
 from candi.data.tokenizer import Tokenizer
 from candi.diffusion.guidance import DiscreteGuidance, GradientGuidance
 from candi.diffusion.methods import METHODS
+from candi.evaluation.answers import continuations
+from candi.evaluation.progress import SweepProgress
+from candi.evaluation.samples import make
 from candi.model.model import Model, Template
 from candi.model.trace import trace
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
 from candi.nets.dit import DiTSettings
 from candi.views.frames import frames
+from tests.evaluation.test_compare import CELL
 
 LENGTH, BLOCK = 16, 4
 PLAIN = Tokenizer.characters([Piece("abcdefgh", False)])
@@ -26,7 +31,7 @@ ENDED = Tokenizer.characters([Piece("abcdefgh", True)], rows=True)
 def _model(name: str = "mdlm", tokenizer: Tokenizer = PLAIN, **changes) -> Model:
     torch.manual_seed(0)
     settings = METHODS[name]()
-    settings = dataclasses.replace(settings, rank_min=0.1, rank_max=0.4) if name == "candi" else settings
+    settings = replace(settings, rank_min=0.1, rank_max=0.4) if name == "candi" else settings
     trunk = DiTSettings(width=16, blocks=2, heads=2, conditioning=8, convolution=3)
     values = {"block": BLOCK, **changes}
     denoiser = Denoiser.build(ModelConfig(tokenizer.vocab_size, LENGTH, name, settings, trunk, **values)).eval()
@@ -217,3 +222,32 @@ def test_config_keeps_the_block(tmp_path):
     assert again.config.block == BLOCK
     assert again.recommended["steps"] == BLOCK
     assert torch.equal(again.sample(2, length=20, seed=1), model.sample(2, length=20, seed=1))
+
+
+def test_answers_end_where_a_block_ends():
+    """In blocks of one masked diffusion is a chain: answers of two tokens have probabilities that add up to 1."""
+    model = _model("mdlm", block=1)
+    every = [[one, two] for one in range(8) for two in range(8)]
+    found = continuations(model, [[1, 2, 3]] * 64, every, times=50)
+    total = sum(math.exp(-one.nats) for one in found)
+    assert abs(math.log(total)) < 4 * max(one.error for one in found)  # all see the same times
+    with pytest.raises(UserError, match="does not fill blocks of 4, and this model knows no end of texts"):
+        continuations(_model("mdlm"), [[1]], [[1, 2]])
+    one, two = (continuations(_model("mdlm"), [context], [[1, 2, 3]])[0].nats for context in ([5], [1, 2, 3, 4, 5]))
+    assert one == pytest.approx(two, rel=0.2)  # other draws of the same times
+    assert continuations(_model("mdlm", ENDED, rows=True), [[1]], [[1, 2]])[0].nats > 0
+
+
+def test_a_sweep_of_blocks_counts_every_evaluation(tmp_path):
+    """Samples of one length, whether their texts end or not, are compared with those of other methods."""
+    model = _model("mdlm", ENDED)
+    cell = replace(CELL, run="run", steps=2, temperature=1.0, n=3, length=24, seed=0, options={}, guidance=None)
+    counted = []
+
+    class Progress(SweepProgress):
+        def advance(self, evaluations):
+            counted.append(evaluations)
+
+    found = make(model, cell, 2, progress=Progress(1, 6))
+    assert sum(counted) == 3 * 2
+    assert len(found.texts) == 3

@@ -35,7 +35,8 @@ def continuations(
     """-log p(answer | context) of each pair, a bound on it where the method has one.
 
     `times` stratified times are drawn for each pair. Answers to one context see the same times, masks and noise: their
-    differences are surer than each of them. What is too long loses the beginning of its context.
+    differences are surer than each of them. What is too long loses the beginning of its context; so does what does not
+    fill the blocks of a model that writes in them.
     """
     if min(times, batch_size) < 1:
         raise UserError("A likelihood needs at least 1 time and a batch of 1.")
@@ -45,7 +46,7 @@ def continuations(
     for number, (context, answer) in enumerate(zip(contexts, answers, strict=True)):
         if not answer or len(answer) > length:
             raise UserError(f"An answer has 1 to {length} tokens, the length of the model, not {len(answer)}.")
-        kept = list(context)[max(0, len(context) + len(answer) - length) :]
+        kept = _aligned(model, list(context)[max(0, len(context) + len(answer) - length) :], len(answer))
         pairs.append((np.array([*kept, *answer], np.int64), len(kept)))
         rows[len(pairs[-1][0])].append(number)
     found: dict[int, Continuation] = {}
@@ -84,8 +85,27 @@ def _batch(
 @torch.no_grad()
 def _greedy(model: Model, x0: torch.Tensor, given: torch.Tensor) -> list[bool]:
     method = model.denoiser.method
-    t = torch.ones(len(x0), device=x0.device, dtype=method.embedding.weight.dtype)
     rng = Rng.from_seed(0, x0.device)
-    state = with_given(method.corrupt(x0, t, rng), x0, given) if method.causal else method.prior(x0, given, rng)
-    likeliest = model.denoiser(state).mode()
+    parts, marks = model.denoiser.split(x0), model.denoiser.split(given)
+    t = torch.ones(len(parts), device=x0.device, dtype=method.embedding.weight.dtype)
+    state = with_given(method.corrupt(x0, t, rng), x0, given) if method.causal else method.prior(parts, marks, rng)
+    likeliest = model.denoiser(state, context=x0).mode().view(x0.shape)
     return [bool(one) for one in ((likeliest == x0) | given).all(-1)]
+
+
+def _aligned(model: Model, context: list[int], answer: int) -> list[int]:
+    """A context behind which an answer of so many tokens ends where a block ends: its beginning is left out, or ends
+
+    of texts stand before it.
+    """
+    block = model.config.block or 1
+    more = (len(context) + answer) % block
+    if more <= len(context):
+        return context[more:]
+    end = model.tokenizer.end
+    if end is None:
+        raise UserError(
+            f"A text of {len(context) + answer} tokens does not fill blocks of {block}, and this model knows no end of "
+            f"texts to put before it; give a context of {more - len(context)} tokens more."
+        )
+    return [end] * (block - more) + context

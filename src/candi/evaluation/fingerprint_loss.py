@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from candi.base.config import read_json
@@ -20,6 +21,8 @@ def fingerprint_loss(model: Model, text: str) -> float:
     """The mean loss of a text at eight fixed times and noises, in nats as in training."""
     tokenizer, length = model.tokenizer, model.config.length
     ids = tokenizer.encode(text)[:length] if not tokenizer.framed else tokenizer.whole_row(text, length)
+    block = model.config.block or 1
+    ids = ids if len(ids) % block == 0 else np.resize(ids, max(block, len(ids) // block * block))  # whole blocks
     x0 = torch.as_tensor(ids, device=model.device).expand(_TIMES, -1)
     objective = DenoisingObjective(model.denoiser).eval()
     return float(objective(x0, range(_TIMES), _TIMES, Rng.from_seed(0, model.device)).mean())

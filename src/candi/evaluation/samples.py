@@ -61,17 +61,18 @@ def make(
     progress: SweepProgress | None = None, shared: int = 1,
 ) -> Samples:  # fmt: skip
     """The samples of a cell."""
-    start, rows = time.monotonic(), []
+    start, rows, blocks = time.monotonic(), [], model.denoiser.parts(cell.length or model.config.length)
     for first in range(0, cell.n, batch_size):
         count = min(batch_size, cell.n - first)
         options: dict[str, Any] = {**cell.options, **_label(cell, model.config)}
         trajectory = model.trajectory(
             count, length=cell.length, steps=cell.steps, temperature=cell.temperature, top_k=cell.top_k,
             top_p=cell.top_p, seed=cell.seed, first=first, precision=cell.precision, compile=compile, guide=guide,
-            **options,
+            ends=model.rows, **options,
         )  # fmt: skip
         for step, one in enumerate(trajectory):  # noqa: B007 - the last one counts
-            if progress is not None and step:  # the first state is the noise itself
+            # the first state is the noise itself; of blocks each takes all steps
+            if progress is not None and step and step % blocks == 0:
                 progress.advance(count)
         rows.append(model.denoiser.method.decode(one.state).cpu())
     tokens = torch.cat(rows)
