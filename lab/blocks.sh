@@ -46,3 +46,7 @@ for run in "${runs[@]}"; do
   one $run > "$out/${run%% *}.log" 2>&1 &
 done
 for job in $(jobs -p); do wait "$job"; done
+if [ -z "${ONLY:-}" ]; then # windows of samples four times as long as in training
+  $python -m candi_lab figures windows --runs "$out/mdlm-16" "$out/candi-16" "$out/mdlm" --scorer "$out/ar" \
+    --text "$held_out" --n "${SAMPLES:-64}" --out "$out/kept"
+fi

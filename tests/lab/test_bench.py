@@ -194,3 +194,12 @@ def test_sizes_of_preparing_are_numbers(flags, says, capsys):
         main(["bench", "prepare", *flags])
     assert stopped.value.code == 2
     assert says in capsys.readouterr().err
+
+
+def test_blocks_are_measured_against_left_to_right_and_the_window(tmp_path, capsys):
+    found = _bench("blocks", tmp_path, capsys)
+    whats = {row["what"] for row in found["rows"]}
+    assert {"autoregressive", "mdlm, the window at once, 16 steps", "mdlm, blocks of 4, 4 steps each"} <= whats
+    assert found["findings"]["mdlm, blocks of 4, 4 steps each / autoregressive, tokens a second, batch 1"] > 0
+    write_performance(tmp_path, tmp_path / "page.md")
+    assert "## Writing in blocks on " in (tmp_path / "page.md").read_text()

@@ -7,6 +7,7 @@ from typing import Any
 
 from candi.base.errors import UserError, unknown
 from candi.cli.parsing import parse, parser
+from candi_lab.bench.blocks import bench_blocks
 from candi_lab.bench.guiding import bench_guide
 from candi_lab.bench.limits import bench_limits
 from candi_lab.bench.preparing import PrepareSettings, bench_prepare
@@ -37,6 +38,11 @@ _KINDS = {
         bench_sample,
         without=frozenset({"ablation", "only"}),
     ),
+    "blocks": Kind(
+        "Time writing in blocks, with the cache and without, against left to right and the window at once.",
+        bench_blocks,
+        without=frozenset({"growth", "ablation", "most_steps", "batch_size", "only"}),
+    ),
     "limits": Kind(
         "Time what has a bar, each beside its own: training, sampling, autoregression, small models.",
         bench_limits,
@@ -58,7 +64,7 @@ _KINDS = {
 
 def run(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("usage: candi-lab bench train|sample|limits|guide|prepare [options]\n")
+        print("usage: candi-lab bench train|sample|blocks|limits|guide|prepare [options]\n")
         print(*(f"  {name:<8}{kind.about}" for name, kind in _KINDS.items()), sep="\n")
         return
     name = arguments[0]

@@ -14,7 +14,7 @@ from candi.base.files import write_text
 from candi.cli.parsing import parse, parser
 from candi.evaluation.scorers import SMOLLM2
 from candi.views.plots import save
-from candi_lab.studies import plots, studies
+from candi_lab.studies import plots, studies, windows
 from candi_lab.studies.rates import rate_table, rates
 from candi_lab.studies.tables import load_table
 
@@ -53,18 +53,31 @@ _STUDIES = {
 }
 
 
+_OF_RUNS = {
+    "windows": Study(
+        "each window of samples longer than a run was trained on",
+        lambda given: windows.windows(given.runs, given.scorer, given.text, n=given.n),
+        windows.draw,
+    ),
+}
+
+
 def run(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print("usage: candi-lab figures STUDY [options]\n")
-        print(*(f"  {name:<12}{study.about}" for name, study in _STUDIES.items()), sep="\n")
-        print(f"  {ALL:<12}all of them")
+        print(*(f"  {name:<12}{study.about}" for name, study in {**_STUDIES, **_OF_RUNS}.items()), sep="\n")
+        print(f"  {ALL:<12}all that need no run")
         return
     name = arguments[0]
-    if name not in (*_STUDIES, ALL):
-        raise unknown("study", name, [*_STUDIES, ALL])
-    flags = parser(
-        f"figures {name}", "", f"Draw {_STUDIES[name].about if name != ALL else 'all studies'}.", "candi-lab"
-    )
+    known = {**_STUDIES, **_OF_RUNS}
+    if name not in (*known, ALL):
+        raise unknown("study", name, [*known, ALL])
+    flags = parser(f"figures {name}", "", f"Draw {known[name].about if name != ALL else 'all studies'}.", "candi-lab")
+    if name == "windows":
+        flags.add_argument("--runs", type=str, nargs="+", required=True, help="Runs that write.")
+        flags.add_argument("--scorer", type=str, required=True, help="An autoregressive run that reads.")
+        flags.add_argument("--text", type=str, required=True, help="Text that none of them has learned.")
+        flags.add_argument("--n", type=int, default=64, help="Samples of each.")
     if name in ("embeddings", ALL):
         kinds = f"A run, FILE.safetensors or FILE.safetensors:TENSOR, a GGUF file, or {SMOLLM2}."
         flags.add_argument("--table", type=str, default=SMOLLM2, help=f"The learned table: {kinds}")
@@ -80,10 +93,11 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def _make(name: str, given: Namespace) -> None:
-    rows, stem = _STUDIES[name].rows(given), given.out / name
+    study = {**_STUDIES, **_OF_RUNS}[name]
+    rows, stem = study.rows(given), given.out / name
     try:
         write_text(stem.with_suffix(".jsonl"), "".join(json.dumps(row) + "\n" for row in rows))
-        paths = save(_STUDIES[name].draw(rows), stem)
+        paths = save(study.draw(rows), stem)
     except OSError as error:
         raise UserError(f"The figure cannot be written ({error}); choose another --out.") from error
     if name == "validation":

@@ -6,6 +6,7 @@ from pathlib import Path
 from candi.base.errors import UserError
 from candi.cli.parsing import parse, parser
 from candi_lab.report.bits import write_bits
+from candi_lab.report.blocks import write_blocks
 from candi_lab.report.page import read_results, write_page
 from candi_lab.report.performance import write_performance
 from candi_lab.report.pretrained import write_pretrained
@@ -28,5 +29,6 @@ def run(arguments: Sequence[str]) -> None:
     write_performance(root / "lab" / "benchmarks", docs / "performance.md")
     write_pretrained(results / "adapt", docs / "pretrained.md")
     write_bits(results / "bits", docs / "likelihood.md")
+    write_blocks(results / "blocks", docs / "blocks.md")
     write_readme(readme, measured)
     print(f"Written: {docs / 'results.md'}, {docs / 'performance.md'}, {readme}")

@@ -42,7 +42,9 @@ def write_performance(benchmarks: Path, page: Path) -> None:
 
 def _title(name: str, result: Result) -> str:
     machine, settings = result["machine"], result["settings"]
-    what = {"train": "Training", "sample": "Sampling", "guide": "Guidance"}[name.rpartition("-")[2]]
+    what = {"train": "Training", "sample": "Sampling", "guide": "Guidance", "blocks": "Writing in blocks"}[
+        name.rpartition("-")[2]
+    ]
     threads = f", {machine['threads']} threads" if machine["kind"] == "cpu" else ""
     return (
         f"## {what} on {machine['device']}{threads}\n\n"
