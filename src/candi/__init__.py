@@ -8,7 +8,10 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from candi.base.threads import wait_briefly
 from candi.base.version import __version__ as __version__
+
+wait_briefly()
 
 if TYPE_CHECKING:
     from candi.api import *  # noqa: F403 - for those who read the types
