@@ -145,6 +145,43 @@ def test_streaming_without_blocks(name, pieces):
     assert ("".join(found), len(found)) == (model.generate(1, seed=1)[0], pieces)
 
 
+def test_an_end_or_a_stop_string_that_is_given_ends_nothing():
+    """A prompt may hold the token that ends a text, and a template what would stop it."""
+    model = _model("mdlm", ENDED)
+    first = Template(torch.tensor([ENDED.end, 1, 2, *[0] * 21]), torch.arange(24) < 3)
+    tokens = model.sample(templates=[first] * 8, seed=1, steps=2)
+    texts = [model.text(row, 3) for row in tokens.tolist()]
+    assert all(text.startswith(model.tokenizer.show([ENDED.end, 1, 2])) for text in texts)
+    assert len({len(text) for text in texts}) > 3
+    plain = _model("mdlm")
+    given = Template(torch.tensor([0, 1, 2, 0, *[0] * 20]), torch.arange(24) < 4)  # abca
+    found = plain.generate(templates=[given] * 4, n=4, seed=1, steps=2, stop="bc")
+    assert all(text.startswith("abca") and "bc" not in text[4:] for text in found)
+
+
+def test_given_tokens_that_are_still_to_come_are_kept():
+    """An end that is drawn before them does not end the row; a stop string is not put together over a gap."""
+    model = _model("mdlm", ENDED)
+    later = [0] * 8 + list(range(8))
+    known = torch.arange(16) >= 8
+    tokens = model.sample(templates=[Template(torch.tensor(later), known)] * 40, seed=0, steps=2)
+    assert torch.equal(tokens[:, 8:], torch.tensor(later[8:]).expand(40, -1))
+    assert (tokens[:, :8] == ENDED.end).any(-1).sum() > 5
+
+
+def test_without_ends_the_text_goes_on_too():
+    model = _model("mdlm", ENDED)
+    ended, whole = (model.generate(6, seed=3, length=40, steps=2, ends=ends) for ends in (True, False))
+    assert all(two.startswith(one) and len(two) > len(one) for one, two in zip(ended, whole, strict=True))
+    assert "".join(model.stream(seed=3, length=40, steps=2, ends=False)) == whole[0]
+
+
+def test_frames_end_with_the_text_that_is_written():
+    options = {"length": 40, "steps": 2, "seed": 2, "stop": ["b"]}
+    model = _model()
+    assert list(frames(model, options, 0))[-1].text == model.generate(1, **options)[0]
+
+
 def test_a_trace_shows_all_of_a_text_and_ends_with_it():
     model = _model("candi", ENDED, rows=True)
     steps = list(trace(model, {"length": 24, "steps": 2, "seed": 5}))
@@ -233,9 +270,11 @@ def test_answers_end_where_a_block_ends():
     assert abs(math.log(total)) < 4 * max(one.error for one in found)  # all see the same times
     with pytest.raises(UserError, match="does not fill blocks of 4, and this model knows no end of texts"):
         continuations(_model("mdlm"), [[1]], [[1, 2]])
+    with pytest.raises(UserError, match="writes rows in blocks"):
+        continuations(_model("mdlm", ENDED, rows=True), [[1]], [[1, 2]])
     one, two = (continuations(_model("mdlm"), [context], [[1, 2, 3]])[0].nats for context in ([5], [1, 2, 3, 4, 5]))
     assert one == pytest.approx(two, rel=0.2)  # other draws of the same times
-    assert continuations(_model("mdlm", ENDED, rows=True), [[1]], [[1, 2]])[0].nats > 0
+    assert continuations(_model("mdlm", ENDED), [[1]], [[1, 2]])[0].nats > 0
 
 
 def test_a_sweep_of_blocks_counts_every_evaluation(tmp_path):
@@ -251,3 +290,7 @@ def test_a_sweep_of_blocks_counts_every_evaluation(tmp_path):
     found = make(model, cell, 2, progress=Progress(1, 6))
     assert sum(counted) == 3 * 2
     assert len(found.texts) == 3
+    for length, evaluations in (2, 6), (6, 6):  # shorter than a block, and no multiple of one
+        counted.clear()
+        make(model, replace(cell, length=length), 2, progress=Progress(1, 6))
+        assert sum(counted) <= evaluations

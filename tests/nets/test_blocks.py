@@ -1,6 +1,7 @@
 """Blocks: the attention's pattern, the cache, and the exact posterior of a small distribution, block by block."""
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -185,6 +186,46 @@ def test_the_bound_in_blocks_is_the_entropy(double, name, size):
     nats = nats + method.endpoint_terms(lambda _: prediction, parts, Rng.from_seed(5)).reshape(n, -1).sum(-1)
     expected = -(TOY.probabilities * TOY.probabilities.log()).sum()
     assert abs(nats.mean() - expected) < 3 * nats.std() / n**0.5
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "mistral", "gpt2", "gpt_neox", "opt", "phi", "bert", "electra"])
+def test_networks_of_transformers_that_read_blocks(kind):
+    """One pass and the cache agree, and what fills the window is the plain network; shifted, as from a causal one."""
+    values = {"model_type": kind, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "intermediate_size": 48, "max_position_embeddings": 64, "vocab_size": 8}  # fmt: skip
+    more = {"gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64, "attn_pdrop": 0.0},
+            "opt": {"ffn_dim": 48, "word_embed_proj_dim": 32}, "electra": {"embedding_size": 32},
+            "qwen2": {"num_key_value_heads": 1},
+            "mistral": {"num_key_value_heads": 1, "sliding_window": None}, "gpt_neox": {"rotary_pct": 1.0}}  # fmt: skip
+    architecture = json.dumps(values | more.get(kind, {}))
+    settings = TransformersSettings(width=32, architecture=architecture, shift="front")
+    torch.manual_seed(0)
+    for block in (BLOCK, LENGTH):
+        config = ModelConfig(VOCAB, LENGTH, "mdlm", METHODS["mdlm"](), settings, trunk="transformers", block=block)
+        denoiser = Denoiser.build(config).eval()
+        denoiser.trunk.front.data.normal_()
+        x0 = torch.randint(VOCAB, (2, LENGTH), generator=torch.Generator().manual_seed(1))
+        parts = denoiser.split(x0)
+        state = denoiser.method.corrupt(parts, torch.linspace(0.3, 0.9, len(parts)), Rng.from_seed(1))
+        last = torch.arange(len(parts) // 2 - 1, len(parts), len(parts) // 2)
+        reader = BlockDenoiser(denoiser)
+        if block < LENGTH:
+            reader.extend(x0[:, :-block])
+        with torch.no_grad():
+            whole = denoiser(state, context=x0).features[last]
+            found = reader(State(state.t[last], state.known[last], state.tokens[last])).features
+        torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["roberta", "mamba", "bloom"])
+def test_other_networks_of_transformers_are_refused(kind):
+    """Their attention is not told of blocks, or their positions count from elsewhere."""
+    architecture = json.dumps({"model_type": kind, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2})
+    settings = TransformersSettings(width=32, architecture=architecture)
+    with pytest.raises(UserError, match="cannot read blocks"):
+        Denoiser.build(
+            ModelConfig(VOCAB, LENGTH, "mdlm", METHODS["mdlm"](), settings, trunk="transformers", block=BLOCK)
+        )
 
 
 def test_a_block_of_one_of_a_causal_network_is_the_network(double):

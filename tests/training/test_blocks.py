@@ -123,6 +123,11 @@ def test_of_a_row_the_block_in_which_it_ends_is_the_last_that_is_learned(lines):
             last = row.index(end) // 4
             assert mark == [place // 4 > last for place in range(16)]
             assert set(row[row.index(end) :]) == {end}
+    learned = np.concatenate(
+        [row[~mark] for row, mark in zip(data.train.first(7), data.train.first_given(7), strict=True)]
+    )
+    counts = np.bincount(learned, minlength=data.tokenizer.vocab_size) / len(learned)
+    assert data.frequencies().numpy() == pytest.approx(counts[None])
     assert data.train.learned == pytest.approx(1 - data.train.given(np.arange(7)).mean())
     assert load_dataset(lines, "char", 16, rows=True, valid_fraction=0.0).train.given(np.arange(7)) is None
 

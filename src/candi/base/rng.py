@@ -75,6 +75,27 @@ class Rng:
         return out
 
 
+class Repeated(Rng):
+    """Numbers that can be drawn once more: `again` begins with the first of them."""
+
+    def __init__(self, rng: Rng, drawn: list[Tensor] | None = None) -> None:
+        super().__init__(rng._streams)
+        self._drawn = [] if drawn is None else drawn
+        self._repeating, self._next = drawn is not None, 0
+
+    def again(self) -> "Repeated":
+        return Repeated(self, self._drawn)
+
+    def _filled(self, shape: tuple[int, ...], dtype: torch.dtype, kind: Kind) -> Tensor:
+        if not self._repeating:
+            self._drawn.append(super()._filled(shape, dtype, kind))
+            return self._drawn[-1]
+        self._next += 1
+        found = self._drawn[self._next - 1]
+        assert (found.shape, found.dtype) == (torch.Size(shape), dtype), "other numbers than the first time"
+        return found
+
+
 class Streams(ABC):
     """Streams of random numbers, each for an equal part of the rows."""
 

@@ -88,7 +88,8 @@ def run(arguments: Sequence[str]) -> None:
     templates = None if given.data is None else _templates(given, model)
     samples = model.sample(given.n, batch_size=given.batch_size, templates=templates, **options)
     for number, ids in enumerate(samples.tolist()):
-        text = model.text(ids, given.stop, _prompt(given.prompt, model, templates, number, ids))
+        first = model.given({**options, "templates": templates}, number)
+        text = model.text(ids, first, stop=given.stop, ends=given.ends)
         if given.json:
             record = {"text": text, "tokens": ids, "number": number, "draws": PRECISION, **options}
             line = json.dumps(record | _answer(model, templates, number, ids, given.stop), ensure_ascii=False)
@@ -119,25 +120,13 @@ def _stream(model: Model, n: int, options: Mapping[str, Any]) -> None:
         sys.stdout.write("\n\n" if number + 1 < n else "\n")
 
 
-def _given(templates: Sequence[Template], number: int) -> int:
-    """Tokens that a template begins with."""
-    known = templates[number].known.tolist()
-    return known.index(False) if False in known else len(known)
-
-
-def _prompt(
-    prompt: str | None, model: Model, templates: Sequence[Template] | None, number: int, ids: Sequence[int]
-) -> str:
-    return prompt or "" if templates is None else model.tokenizer.decode(ids[: _given(templates, number)])
-
-
 def _answer(
     model: Model, templates: Sequence[Template] | None, number: int, ids: Sequence[int], stop: Stop
 ) -> dict[str, str]:
     """Prompt and what follows it, where there are prompts that differ."""
     if templates is None:
         return {}
-    given = _given(templates, number)
+    given = model.given({"templates": templates}, number)
     completion = model.completion(ids[given:], stop)
     return {"prompt": model.tokenizer.decode(ids[:given]), "completion": completion}
 

@@ -33,6 +33,7 @@ class Dataset:
     fingerprint: str
     labels: tuple[Label, ...] = ()
     by_rows: bool = False
+    block: int | None = None  # of the models that it is for
 
     @property
     def rows(self) -> bool:
@@ -47,9 +48,15 @@ class Dataset:
     def frequencies(self, most: int = 2**23) -> Float[Tensor, "P V"]:
         """How frequent each token is in at most so many tokens of training: one row, as text that is cut anywhere looks
 
-        the same at every position, or one row a position where each sequence is a document of its own.
+        the same at every position, or one row a position where each sequence is a document of its own. Of what is
+        written in blocks it is one row, of what is learned: a block may stand anywhere.
         """
-        windows = torch.from_numpy(self.train.first(max(1, most // self.length)))
+        count = max(1, most // self.length)
+        windows = torch.from_numpy(self.train.first(count))
+        marks = self.train.first_given(count)
+        if self.block is not None:
+            learned = windows.flatten() if marks is None else windows[torch.from_numpy(~marks)]
+            return torch.bincount(learned, minlength=self.tokenizer.vocab_size)[None].float() / max(1, len(learned))
         columns = windows.T if self.by_rows else windows.reshape(1, -1)
         counts = [torch.bincount(column, minlength=self.tokenizer.vocab_size) for column in columns]
         return torch.stack(counts).float() / columns.shape[1]
@@ -109,8 +116,9 @@ def load_dataset(
             raise UserError("--label needs one document a sequence, as --rows or --tokenizer smiles make them.")
         train, held_out = _windows(corpus, other, tokenizer, length, valid_fraction, seed, folder)
     return Dataset(
-        tokenizer, length, train, held_out, corpus.fingerprint, taught, by_rows=tokenizer.framed or corpus.by_rows
-    )
+        tokenizer, length, train, held_out, corpus.fingerprint, taught, by_rows=tokenizer.framed or corpus.by_rows,
+        block=block,
+    )  # fmt: skip
 
 
 def load_sequences(

@@ -82,9 +82,10 @@ def _make(
             "temperature": real(temperature, "The temperature", 0.05, 5.0),
             "seed": whole(seed, "The seed", 0, 2**53),
         }
+        planned = model.planned_steps(model.template().known, options)
         trajectory = model.trajectory(n, guide=guide, **options)
         for done, step in enumerate(store.one_by_one(trajectory)):  # noqa: B007 - the last one counts
-            yield f'<p class="soft">Making molecules: step {done} of {options["steps"]}</p>', []
+            yield f'<p class="soft">Making molecules: step {done} of {planned}</p>', []
         texts = [model.tokenizer.decode(row) for row in model.denoiser.method.decode(step.state).tolist()]
         found = measure(texts, [measured])
         valid = [text for text in found.texts if text is not None]

@@ -109,6 +109,32 @@ class Prediction:
         ]
         return self.positions.scatter(torch.cat(parts))
 
+    def compare(
+        self, other: "Prediction", function: Callable[..., Tensor], *per_token: Shaped[Tensor, "B L"]
+    ) -> PerToken:
+        """function(log p [N, V], log q [N, V], other values [N], ...) -> [N] of two predictions, at the open positions
+
+        of this one, by chunks; remade in the backward pass.
+        """
+        rows, theirs = self._rows(), self.positions.gather(other.features)
+        others = [self.positions.gather(values) for values in per_token]
+
+        def of_rows(rows: Tensor, theirs: Tensor, *others: Tensor) -> Tensor:
+            log_p, log_q = (
+                torch.log_softmax(wide(readout(some)), -1)
+                for readout, some in ((self.readout, rows), (other.readout, theirs))
+            )
+            return function(log_p, log_q, *others)
+
+        parts = [
+            checkpoint(
+                of_rows, rows[part], theirs[part], *(o[part] for o in others), use_reentrant=False,
+                preserve_rng_state=False,
+            )
+            for part in chunks(len(rows), 2 * self.vocab_size, rows.device)
+        ]  # fmt: skip
+        return self.positions.scatter(torch.cat(parts))
+
     def mode(self) -> Tokens:
         """The likeliest tokens."""
         return self.positions.scatter(self.readout.mode(self._rows(), self.vocab_size))

@@ -99,6 +99,11 @@ def _aligned(model: Model, context: list[int], answer: int) -> list[int]:
     of texts stand before it.
     """
     block = model.config.block or 1
+    if block > 1 and model.rows:
+        raise UserError(
+            "This model writes rows in blocks: its texts begin at the first position and end in a block of their own, "
+            "so an answer by itself has no likelihood; evaluate whole rows, candi evaluate --data."
+        )
     more = (len(context) + answer) % block
     if more <= len(context):
         return context[more:]

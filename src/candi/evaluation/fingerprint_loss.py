@@ -22,7 +22,8 @@ def fingerprint_loss(model: Model, text: str) -> float:
     tokenizer, length = model.tokenizer, model.config.length
     ids = tokenizer.encode(text)[:length] if not tokenizer.framed else tokenizer.whole_row(text, length)
     block = model.config.block or 1
-    ids = ids if len(ids) % block == 0 else np.resize(ids, max(block, len(ids) // block * block))  # whole blocks
+    if block > 1 and (len(ids) % block or not len(ids)):  # whole blocks
+        ids = np.resize(ids if len(ids) else np.zeros(1, np.int64), max(block, len(ids) // block * block))
     x0 = torch.as_tensor(ids, device=model.device).expand(_TIMES, -1)
     objective = DenoisingObjective(model.denoiser).eval()
     return float(objective(x0, range(_TIMES), _TIMES, Rng.from_seed(0, model.device)).mean())

@@ -61,7 +61,7 @@ def make(
     progress: SweepProgress | None = None, shared: int = 1,
 ) -> Samples:  # fmt: skip
     """The samples of a cell."""
-    start, rows, blocks = time.monotonic(), [], model.denoiser.parts(cell.length or model.config.length)
+    start, rows, blocks = time.monotonic(), [], -(-cell.length // (model.config.block or cell.length))
     for first in range(0, cell.n, batch_size):
         count = min(batch_size, cell.n - first)
         options: dict[str, Any] = {**cell.options, **_label(cell, model.config)}

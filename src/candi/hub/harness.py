@@ -97,7 +97,7 @@ class CandiLM(LM):  # type: ignore[misc] # the harness has no types
             )
             for number, row in zip(numbers, samples.tolist(), strict=True):
                 new = row[len(prompts[number]) + self.model.tokenizer.framed :]
-                found[number] = _cut(self.model.tokenizer.decode(new, self.model.rows), requests[number].args[1])
+                found[number] = _cut(self.model.completion(new), requests[number].args[1])
         for request, text in zip(requests, found, strict=True):
             self.cache_hook.add_partial("generate_until", request.args, text)
         return found

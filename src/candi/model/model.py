@@ -89,25 +89,32 @@ class Model(
         """Whether each of its sequences is a document, which ends and is padded."""
         return self.config.rows or self.tokenizer.framed
 
-    @property
-    def _ends(self) -> bool:
-        """Whether its texts go no further than the first mark of an end."""
-        return self.rows or self.config.block is not None
+    def texts(self, tokens: Tokens) -> list[str]:
+        """Sequences as text: up to their end, or a stream in which the ends of documents are seen."""
+        return [self.text(row) for row in tokens.tolist()]
 
-    def texts(self, tokens: Tokens, stop: Stop = None, prompt: str = "") -> list[str]:
-        """Sequences as text: up to their end, or a stream in which the ends of documents are seen.
+    def text(self, row: Sequence[int], given: int = 0, *, stop: Stop = None, ends: bool = True) -> str:
+        """The same of one sequence, the first tokens of which were given: it ends behind them, at its end or before a
 
-        A text ends before the first of the `stop` strings that comes after the prompt.
+        `stop` string. Without `ends` it goes on behind its end, as a stream.
         """
-        return [self.text(row, stop, prompt) for row in tokens.tolist()]
-
-    def text(self, row: Sequence[int], stop: Stop = None, prompt: str = "") -> str:
-        """The same of one sequence."""
-        return before(self.tokenizer.show(row, self._ends), stop, prompt)
+        if self.rows:
+            return before(self.tokenizer.show(row, True), stop, self.tokenizer.show(row[:given]))
+        new, end = list(row[given:]), self.tokenizer.end
+        if ends and self.config.block is not None and end in new:
+            new = new[: new.index(end)]
+        return before(self.tokenizer.show([*row[:given], *new]), stop, self.tokenizer.show(row[:given]))
 
     def completion(self, tokens: Sequence[int], stop: Stop = None) -> str:
         """What follows a prompt, as text, without marks."""
-        return before(self.tokenizer.decode(tokens, self._ends), stop)
+        return before(self.tokenizer.decode(tokens, self.rows or self.config.block is not None), stop)
+
+    def given(self, options: Mapping[str, Any], number: int = 0) -> int:
+        """How many tokens a sample begins with that are given, by the options of `trajectory`."""
+        templates = options.get("templates")
+        asked = {name: options[name] for name in ("length", "prompt", "infill", "blank") if name in options}
+        known = (self.template(**asked) if templates is None else templates[number]).known.tolist()
+        return known.index(False) if False in known else len(known)
 
     @property
     def device(self) -> torch.device:
@@ -119,8 +126,13 @@ class Model(
 
     def generate(self, n: int = 1, *, batch_size: int = 64, seed: int = 0, **options: Any) -> list[str]:
         """`n` texts. See `trajectory` for the options. A text depends on (seed, its number), not on the batch size."""
-        tokens = self.sample(n, batch_size=batch_size, seed=seed, **options)
-        return self.texts(tokens, options.get("stop"), options.get("prompt") or "")
+        tokens = self.sample(n, batch_size=batch_size, seed=seed, **options).tolist()
+        how = {name: options[name] for name in ("stop", "ends") if name in options}
+        one = None if options.get("templates") is not None else self.given(options)
+        return [
+            self.text(row, self.given(options, number) if one is None else one, **how)
+            for number, row in enumerate(tokens)
+        ]
 
     def stream(self, *, seed: int = 0, **options: Any) -> Iterator[str]:
         """One text in pieces, each as soon as it will not change any more: block by block, from left to right token by
@@ -258,8 +270,9 @@ class Model(
             if end is not None:
                 done = ((tokens == end) & ~given).any(-1)
             if wanted:
-                rows = [row[~mark].tolist() for row, mark in zip(tokens.cpu(), given.cpu(), strict=True)]
-                found = [any(one in self.tokenizer.show(row) for one in wanted) for row in rows]
+                first = (~given).int().argmax(-1).where(~given.all(-1), given.shape[1])
+                pairs = list(zip(tokens.tolist(), first.tolist(), strict=True))
+                found = [self.text(row, lead, stop=wanted) != self.text(row, lead) for row, lead in pairs]
                 done = done | torch.tensor(found, device=tokens.device)
             return done
 

@@ -30,7 +30,8 @@ def before(text: str, stop: Stop, prompt: str = "") -> str:
 
 def streamed(model: "Model", steps: Iterable[SampleStep], options: Mapping[str, Any]) -> Iterator[str]:
     """The text of one sequence in pieces that will not change any more."""
-    stop, prompt = options.get("stop"), options.get("prompt") or ""
+    stop, ends = options.get("stop"), bool(options.get("ends", True))
+    given = model.given(options)
     held = max((len(one) - 1 for one in stops(stop)), default=0)  # these may be the beginning of a stop string
     causal, end = model.denoiser.method.causal, model.tokenizer.end
     sent, shown, row = "", 0, []
@@ -39,13 +40,13 @@ def streamed(model: "Model", steps: Iterable[SampleStep], options: Mapping[str, 
         if final <= shown:
             continue
         shown, row = final, model.denoiser.method.decode(step.state)[0, :final].tolist()
-        text = model.text(row, stop, prompt).rstrip(_CUT)
+        text = model.text(row, given, stop=stop, ends=ends).rstrip(_CUT)
         ready = text[: max(len(sent), len(text) - held)]
         if ready.startswith(sent) and len(ready) > len(sent):
             yield ready[len(sent) :]
             sent = ready
         if causal and end is not None and end in row and model.rows:
             break
-    whole = model.text(row, stop, prompt)
+    whole = model.text(row, given, stop=stop, ends=ends)
     if len(whole) > len(sent):
         yield whole[len(sent) :]

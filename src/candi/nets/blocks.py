@@ -37,17 +37,22 @@ class Pattern:
 
     def places(self, device: torch.device) -> Int[Tensor, "G b"]:
         """Where in the sequence each position stands: both copies of a block stand in the same place."""
-        block = torch.tensor([*self.open, *self.clean], device=device)
-        return block[:, None] * self.size + torch.arange(self.size, device=device)
+        return _numbers(self, device)[:, None] * self.size + torch.arange(self.size, device=device)
 
     def sees(self, device: torch.device) -> Bool[Tensor, "Q K"] | None:
         """Which of them sees which; None if all see all."""
         return None if self.groups == 1 else _sees(self, device)
 
 
+def _numbers(pattern: Pattern, device: torch.device) -> Int[Tensor, "G"]:
+    """Of the blocks; made on the device, so that a recorded step copies nothing from the host."""
+    both = (pattern.open, pattern.clean)
+    return torch.cat([torch.arange(some.start, some.stop, device=device) for some in both])
+
+
 @lru_cache(maxsize=32)
 def _sees(pattern: Pattern, device: torch.device) -> Bool[Tensor, "Q K"]:
-    block = torch.tensor([*pattern.open, *pattern.clean], device=device)
+    block = _numbers(pattern, device)
     clean = torch.arange(pattern.groups, device=device) >= len(pattern.open)
     q, k = block[:, None], block[None]
     behind = clean[None] & ((k < q) | (clean[:, None] & (k == q)))
@@ -55,12 +60,18 @@ def _sees(pattern: Pattern, device: torch.device) -> Bool[Tensor, "Q K"]:
     return (behind | itself).repeat_interleave(pattern.size, 0).repeat_interleave(pattern.size, 1)
 
 
-@lru_cache(maxsize=8)
-def flex_mask(pattern: Pattern, device: torch.device) -> Any:
+def with_front(sees: Bool[Tensor, "Q K"], more: int) -> Bool[Tensor, "Q_more K_more"]:
+    """The same with vectors in front, which all see, and which see themselves."""
+    sees = F.pad(F.pad(sees, (more, 0), value=True), (0, 0, more, 0), value=False)
+    sees[:more, :more] = True
+    return sees
+
+
+def flex_mask(pattern: Pattern, device: torch.device, more: int) -> Any:
     """The same for FlexAttention, which skips what is not seen."""
     from torch.nn.attention.flex_attention import create_block_mask
 
-    sees = _sees(pattern, device)
+    sees = with_front(_sees(pattern, device), more)
     return create_block_mask(lambda b, h, q, k: sees[q, k], None, None, len(sees), len(sees), device=device)
 
 
@@ -102,13 +113,13 @@ class Joined:
 
     pattern: Pattern
     memory: Memory | None = None
-    mask: Any = None  # FlexAttention's, where it is compiled
+    masks: tuple[Any, ...] = ()  # FlexAttention's where it is compiled, without and with a vector in front
 
     def positions(self, count: int, device: torch.device) -> Int[Tensor, "G b"]:
         return self.pattern.places(device)
 
     def layer(self, index: int) -> "JoinedLayer":
-        return JoinedLayer(self.pattern, None if self.memory is None else self.memory.layers[index], self.mask)
+        return JoinedLayer(self.pattern, None if self.memory is None else self.memory.layers[index], self.masks)
 
     def rows(self, groups: Tensor) -> Tensor:
         """[B G, ...] as [B, G, ...]."""
@@ -118,8 +129,8 @@ class Joined:
 class JoinedLayer:
     """Of one layer of the trunk."""
 
-    def __init__(self, pattern: Pattern, memory: LayerMemory | None, mask: Any = None) -> None:
-        self.pattern, self.memory, self.mask = pattern, memory, mask
+    def __init__(self, pattern: Pattern, memory: LayerMemory | None, masks: tuple[Any, ...] = ()) -> None:
+        self.pattern, self.memory, self.masks = pattern, memory, masks
 
     def attend(
         self, q: Float[Tensor, "N H b E"], k: Float[Tensor, "N H b E"], v: Float[Tensor, "N H b E"]
@@ -137,18 +148,17 @@ class JoinedLayer:
     ) -> Float[Tensor, "B H Q E"]:
         """The same of groups that stand side by side, behind a vector in front if there is one more position."""
         more = q.shape[2] - self.pattern.positions
-        if self.memory is None and self.mask is not None and not more and torch.compiler.is_compiling():
+        if self.memory is None and self.masks and torch.compiler.is_compiling():
             from torch.nn.attention.flex_attention import flex_attention
 
-            found: Tensor = flex_attention(q, k, v, block_mask=self.mask, enable_gqa=q.shape[1] != k.shape[1])  # type: ignore[assignment]
+            found: Tensor = flex_attention(q, k, v, block_mask=self.masks[more], enable_gqa=q.shape[1] != k.shape[1])  # type: ignore[assignment]
             return found
         sees = self.pattern.sees(q.device)
         if more:  # all see what stands in front, and it sees itself
             sees = (
                 q.new_ones(self.pattern.positions, self.pattern.positions, dtype=torch.bool) if sees is None else sees
             )
-            sees = F.pad(F.pad(sees, (more, 0), value=True), (0, 0, more, 0), value=False)
-            sees[:more, :more] = True
+            sees = with_front(sees, more)
         if self.memory is None:
             return attention(q, k, v, False, sees)
         kept, values = self.memory.keys, self.memory.values
@@ -185,8 +195,7 @@ class JoinedLayer:
         stream = torch.cat([values.new_zeros(rows, width, count) if kept is None else kept, clean], 2)
         first = pattern.clean.start if len(pattern.clean) else pattern.open.start
         before = stream.unfold(2, count, pattern.size)  # [B, D, windows, count]: of the first block, of the next, ...
-        chosen = torch.tensor([block - first for block in (*pattern.open, *pattern.clean)], device=values.device)
-        earlier = before.index_select(2, chosen).permute(0, 2, 1, 3).flatten(0, 1)
+        earlier = before.index_select(2, _numbers(pattern, values.device) - first).permute(0, 2, 1, 3).flatten(0, 1)
         if self.memory is not None and len(pattern.clean):
             self.memory.inputs = stream[..., stream.shape[2] - count :]
         return torch.cat([earlier, values], 2)
@@ -214,4 +223,5 @@ class Blocks:
 
 @lru_cache(maxsize=8)
 def _side_by_side(pattern: Pattern, device: torch.device, compiled: bool) -> Joined:
-    return Joined(pattern, mask=flex_mask(pattern, device) if compiled and device.type == "cuda" else None)
+    flex = compiled and device.type == "cuda"
+    return Joined(pattern, masks=tuple(flex_mask(pattern, device, more) for more in (0, 1)) if flex else ())

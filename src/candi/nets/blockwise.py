@@ -44,6 +44,8 @@ class BlockDenoiser:
         self.denoiser, self.cached, self.size = denoiser, cached, denoiser.blocks.size
         self.trunk = denoiser.trunk if engine is None else engine.trunk
         self.head = denoiser.head if engine is None else engine.head
+        # a window that is one block sees nothing else, as in training
+        self.alone = denoiser.config is not None and denoiser.config.length == self.size
         self.memory = Memory()
         self.tokens: Tokens | None = None  # clean, of the blocks that are seen
 
@@ -61,11 +63,13 @@ class BlockDenoiser:
         if not self.cached:
             self.memory = Memory()
         written = 0 if self.tokens is None else self.tokens.shape[1] // self.size
-        if self.tokens is not None and written > self.memory.blocks:
+        if self.tokens is not None and written > self.memory.blocks and not self.alone:
             self._read_clean(self.tokens[:, self.memory.blocks * self.size :], state, label)
             self.memory.blocks = written
         method, condition = self.denoiser.method, self.denoiser.label_embedding(state.tokens, label)
-        joined = Joined(Pattern(self.size, range(written, written + 1), range(0)), self.memory)
+        joined = None
+        if not self.alone:
+            joined = Joined(Pattern(self.size, range(written, written + 1), range(0)), self.memory)
         features = self.trunk(method.embed(state), self.denoiser.time_input(state), condition, joined)
         found = features.to(self.head.weight.dtype)
         return Prediction(found, self.head, self.denoiser.vocab_size, ~state.known)
@@ -110,7 +114,8 @@ def sample_blocks(
             reader.extend(block.tokens)
         seen += size
         if ended is not None and stop < given.shape[1]:
-            going = ~ended(state.tokens[rows, :stop], given[rows, :stop])
+            # where given tokens are still to come the text is not over
+            going = ~ended(state.tokens[rows, :stop], given[rows, :stop]) | given[rows, stop:].any(-1)
             if not bool(going.all()):
                 state = _filled(state, rows[~going], stop, fill)
                 rows = rows[going]

@@ -56,8 +56,8 @@ class Denoiser(nn.Module):
             raise UserError(f"{type(method).__name__} writes token by token already; leave out --block.")
         if block is not None and not trunk.reads_blocks:
             raise UserError(
-                f"{name} cannot read blocks: only a trunk whose attention can say so (`reads_blocks`) and sees further "
-                "than a window; leave out --block."
+                f"{name} cannot read blocks: its attention would have to be told of them (`reads_blocks`, see "
+                "docs/blocks.md); leave out --block, or take another network."
             )
         self.method, self.trunk, self.config = method, trunk, config
         self.blocks = None if block is None else Blocks(block)

@@ -63,7 +63,7 @@ class TransformersTrunk(Trunk):
         self.width, self.causal, self.conditioning = settings.width, causal, settings.width
         self.network, self.transform, ours = _network(settings, causal)
         shift = "no" if causal else settings.shift
-        self.reads_blocks = ours and not causal
+        self.reads_blocks = ours and not causal and json.loads(settings.architecture).get("model_type") in _IN_BLOCKS
         self.front = nn.Parameter(torch.zeros(settings.width)) if shift == "front" else None
         self.repeat = shift == "repeat"
         self.timestep_embedder = TimestepEmbedder(settings.width, zero_init=True) if settings.time else None
@@ -158,6 +158,9 @@ class TransformersCache:
 
 
 _LAYERS = 10_000
+
+# kinds whose attention is told of blocks, and whose positions count from 0; tests/nets/test_blocks.py has each of them
+_IN_BLOCKS = ("llama", "qwen2", "mistral", "gpt2", "gpt_neox", "opt", "phi", "bert", "electra")
 
 # where masked language models of a kind have what stands between their blocks and their last layer
 TRANSFORMS = {"bert": "cls.predictions.transform", "modernbert": "head"}

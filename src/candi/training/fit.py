@@ -102,15 +102,18 @@ def _run(made: Prepared, settings: FitSettings, fabric: Fabric, team: Team) -> P
             f"The denoiser is built for a vocabulary, length, labels and rows of {built}, the dataset has {found}; "
             "build it for the dataset."
         )
+    if dataset.block != config.block:
+        raise UserError(
+            f"The denoiser writes blocks of {config.block}, the dataset is for blocks of {dataset.block}; load it with "
+            f"block={config.block}."
+        )
     denoiser.method.check_training()
     if config.labels and not settings.label_dropout:
         raise UserError("--label-dropout must be above 0: what is learned without labels is needed as well.")
     run, record = Run(settings.out), run_record(settings, config, dataset.fingerprint, made.start)
     with disk_errors(run), claimed(run, record, settings, dataset.tokenizer):
         if denoiser.method.gaussian() is not None:
-            often = dataset.frequencies()
-            # a block may stand anywhere
-            denoiser.method.frequencies = often if denoiser.blocks is None else often.mean(0, keepdim=True)
+            denoiser.method.frequencies = dataset.frequencies()
         team.all_ready()
         fabric.launch()
         if settings.precision == "fp8-mixed":

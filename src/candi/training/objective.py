@@ -1,7 +1,7 @@
 """What is minimised."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -35,6 +35,9 @@ class Objective(nn.Module, ABC):
     def invalidate_caches(self) -> None:
         """Drop what was computed from the weights: they have changed."""
 
+    def follow(self, averages: Callable[[], Mapping[str, Tensor]]) -> None:
+        """Where the averaged weights are, for an objective that asks for them."""
+
     @property
     def recordable(self) -> bool:
         """Whether every step is the same computation, which can be recorded once and replayed."""
@@ -64,7 +67,7 @@ class DenoisingObjective(Objective):
         method = self.denoiser.method
         # of a blockwise denoiser each block is a sequence with a time of its own
         parts, count = self.denoiser.split(x0), self.denoiser.parts(x0.shape[1])
-        row, rows = _each(row, count), rows * count
+        row, rows = each_part(row, count), rows * count
         # no row's time is later than the end of its interval, so that many positions are open at most
         latest = _within(torch.as_tensor(row).double() + 1, rows)
         capacity = capacity_for(method.corrupted_fraction(latest), parts.shape[1])
@@ -97,12 +100,17 @@ class DenoisingObjective(Objective):
 
 def stratified(row: RowNumbers, rows: int, rng: Rng) -> Times:
     """t_i = t_min + (1 - t_min) (i + u_i)/B: one time in each of B equal intervals of the global batch."""
+    return _within(place_of(row, rng), rows)
+
+
+def place_of(row: RowNumbers, rng: Rng) -> Float[Tensor, "B"]:
+    """i + u_i: a place within each row's interval."""
     dtype = torch.get_default_dtype()
     start = _on_device(np.asarray(row, np.int64).tobytes(), dtype, rng.device)
-    return _within(start + rng.uniform(len(row), dtype=dtype), rows)
+    return start + rng.uniform(len(row), dtype=dtype)
 
 
-def _each(row: RowNumbers, count: int) -> RowNumbers:
+def each_part(row: RowNumbers, count: int) -> RowNumbers:
     """The numbers of the parts of rows that have so many each."""
     return row if count == 1 else (np.asarray(row)[:, None] * count + np.arange(count)).ravel()
 

@@ -63,6 +63,8 @@ class TrainStep:
         assert not isinstance(wrapped, tuple)
         self.wrapped = wrapped
         self.ema = EMA(self.parameters, settings.ema)
+        if settings.strategy != "fsdp":
+            objective.follow(self._averages)
         self._recorded: RecordedGradients | None = None
 
     def _by_rate(self, rates: Mapping[str, float]) -> dict[float, list[int]]:

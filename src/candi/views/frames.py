@@ -27,9 +27,11 @@ class Frame:
 
 
 def frames(model: Model, options: Mapping[str, Any], number: int) -> Iterator[Frame]:
+    given = model.given(options)
+    how = {name: options[name] for name in ("stop", "ends") if name in options}
     for step in trace(model, options, number):
         sure = [0.0] * len(step.kinds) if step.top is None else step.top.probabilities[:, 0].tolist()
-        text = model.text(step.tokens.tolist()) if step.last else ""
+        text = model.text(step.tokens.tolist(), given, **how) if step.last else ""
         yield Frame(step.step, step.steps, pieces(model, step), step.kinds.tolist(), sure, text)
 
 

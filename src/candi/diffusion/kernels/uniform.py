@@ -97,6 +97,13 @@ def nelbo(
     return slope.double() / (size * a) * (size / truth_z - size / at_z.exp() - divergence)
 
 
+def with_own(log_p: Float[Tensor, "N V"], z: Int[Tensor, "N"], alpha_t: Float[Tensor, "N"]) -> Float[Tensor, "N V"]:
+    """log p(x0_i | z) ~ log p(x0_i | z without i) + log q(z_i | x0_i), normalised."""
+    size = log_p.shape[-1]
+    more = ((alpha_t + (1 - alpha_t) / size) / ((1 - alpha_t) / size).clamp(min=1e-9)).log().to(log_p)
+    return torch.log_softmax(log_p.scatter_add(-1, z[:, None], more[:, None]), -1)
+
+
 def prior_divergence(alpha_1: Float[Tensor, "B"], vocab_size: int) -> Float[Tensor, "B"]:
     """KL(q(z_1 | x0) || uniform), the same for every x0."""
     same, other = alpha_1 + (1 - alpha_1) / vocab_size, (1 - alpha_1) / vocab_size

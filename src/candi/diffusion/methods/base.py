@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from candi.base.errors import UserError, unknown
-from candi.base.rng import Rng
-from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+from candi.base.rng import Repeated, Rng
+from candi.base.types import Hidden, LogProbs, Mask, PerToken, Rows, Times, Tokens
 from candi.diffusion.bound import Bound, NoisePath
 from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.prediction import Prediction
@@ -102,6 +102,19 @@ class Method(nn.Module, ABC):
     def from_symbols(self, state: State, symbols: Tokens, s: Times) -> State:
         """z_s that is made of these symbols."""
         raise NotImplementedError(f"{type(self).__name__} has no discrete states")
+
+    def posterior(self, log_p: Rows, tokens: Int[Tensor, "N"], t: Float[Tensor, "N"]) -> Rows:
+        """log p(x0_i | z_t) of what the network predicts at positions that show `tokens`: itself, or, where it leaves
+
+        out its own position, with that put in.
+        """
+        return log_p
+
+    def pair(self, x0: Tokens, t: Times, s: Times, rng: Rng) -> tuple[State, State]:
+        """z_t and z_s that one draw of noise makes of the same data, s < t."""
+        numbers = Repeated(rng)
+        first = self.corrupt(x0, t, numbers)
+        return first, self.corrupt(x0, s, numbers.again())
 
     def corrupted_fraction(self, t: Times) -> Times:
         """The probability that a position is open after `corrupt` to time t, independently of the others."""

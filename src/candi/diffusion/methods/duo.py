@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from candi.base.errors import UserError
-from candi.base.rng import Rng
-from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens, Values
+from candi.base.rng import Repeated, Rng
+from candi.base.types import Hidden, LogProbs, Mask, PerToken, Rows, Times, Tokens, Values
 from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.identifiability.closed_form import survival
 from candi.diffusion.identifiability.uniform import UniformOfGaussian
@@ -162,6 +162,18 @@ class DUO(Method):
         a = self.alpha(state.t)[:, None]
         stay = here * (self.embedding.vocab_size * a + 1 - a) >= (-prediction.nll(mode)).exp() * (1 - a)
         return state.tokens.where(stay, mode)
+
+    def posterior(self, log_p: Rows, tokens: Int[Tensor, "N"], t: Float[Tensor, "N"]) -> Rows:
+        return uniform.with_own(log_p, tokens, self.alpha(t))
+
+    def pair(self, x0: Tokens, t: Times, s: Times, rng: Rng) -> tuple[State, State]:
+        """The argmax at both times of one noisy one-hot vector, whose noise grows: discrete consistency."""
+        numbers, nothing = Repeated(rng), torch.zeros_like(x0, dtype=torch.bool)
+        found = []
+        for time, some in (t, numbers), (s, numbers.again()):
+            ids, scores, _ = self._largest(x0, time, some)
+            found.append(State(time, nothing, ids.gather(-1, scores.argmax(-1, keepdim=True))[..., 0]))
+        return found[0], found[1]
 
     def to_symbols(self, state: State) -> Tokens:
         return state.tokens

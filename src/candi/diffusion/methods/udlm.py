@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from candi.base.rng import Rng
-from candi.base.types import Hidden, LogProbs, Mask, PerToken, Times, Tokens
+from candi.base.types import Hidden, LogProbs, Mask, PerToken, Rows, Times, Tokens
 from candi.diffusion.embeddings import TokenEmbedding
 from candi.diffusion.kernels import uniform
 from candi.diffusion.methods.base import Method, MethodSettings, Predict
@@ -58,6 +60,9 @@ class UDLM(Method):
             self.embedding.vocab_size, rng,
         )  # fmt: skip
         return State(s, state.known | (s <= 0)[:, None], state.tokens.where(state.known, tokens))
+
+    def posterior(self, log_p: Rows, tokens: Int[Tensor, "N"], t: Float[Tensor, "N"]) -> Rows:
+        return uniform.with_own(log_p, tokens, self.alpha(t))
 
     def to_symbols(self, state: State) -> Tokens:
         return state.tokens
