@@ -10,6 +10,7 @@ PROGRAM = Program(
         "prepare": "turn data into tokens beforehand, for many runs and machines",
         "train": "train a model, or continue a run",
         "train-classifier": "train a classifier that can guide a run",
+        "distill": "train students of a run that take fewer steps",
         "sample": "write samples of a trained model",
         "demo": "open a page to play with, on this machine alone",
         "trace": "write a page that plays one trajectory from noise to text",

@@ -139,7 +139,13 @@ class Model(
 
         token, and of other methods whole. The options are those of `trajectory`.
         """
-        yield from streamed(self, self.trajectory(1, seed=seed, **options), options)
+        given, stop, ends = self.given(options), options.get("stop"), bool(options.get("ends", True))
+        method = self.denoiser.method
+        yield from streamed(
+            self.trajectory(1, seed=seed, **options), method.decode,
+            lambda row: self.text(row, given, stop=stop, ends=ends), causal=method.causal,
+            held=max((len(one) - 1 for one in stops(stop)), default=0), end=self.tokenizer.end if self.rows else None,
+        )  # fmt: skip
 
     def sample(
         self, n: int = 1, *, batch_size: int = 64, seed: int = 0, templates: Sequence[Template] | None = None,

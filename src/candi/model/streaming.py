@@ -1,13 +1,12 @@
 """Text while it is written."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from candi.base.errors import UserError
+from candi.base.types import Tokens
 from candi.diffusion.sampler import SampleStep
-
-if TYPE_CHECKING:
-    from candi.model.model import Model
+from candi.diffusion.state import State
 
 Stop: TypeAlias = str | Sequence[str] | None  # strings before which a text ends
 _CUT = "\N{REPLACEMENT CHARACTER}"  # what stands for a character of which some bytes are missing
@@ -28,25 +27,28 @@ def before(text: str, stop: Stop, prompt: str = "") -> str:
     return text[: min(found)] if found else text
 
 
-def streamed(model: "Model", steps: Iterable[SampleStep], options: Mapping[str, Any]) -> Iterator[str]:
-    """The text of one sequence in pieces that will not change any more."""
-    stop, ends = options.get("stop"), bool(options.get("ends", True))
-    given = model.given(options)
-    held = max((len(one) - 1 for one in stops(stop)), default=0)  # these may be the beginning of a stop string
-    causal, end = model.denoiser.method.causal, model.tokenizer.end
-    sent, shown, row = "", 0, []
+def streamed(
+    steps: Iterable[SampleStep], decode: Callable[[State], Tokens], text: Callable[[Sequence[int]], str], *,
+    held: int = 0, causal: bool = False, end: int | None = None,
+) -> Iterator[str]:  # fmt: skip
+    """The text of one sequence in pieces that will not change any more.
+
+    `held` last characters may be the beginning of a stop string; where it is `causal` a position is final once it is
+    written, and `end` is the token behind which nothing is shown.
+    """
+    sent, shown, row = "", 0, list[int]()
     for step in steps:
         final = step.state.next_position if causal and step.prediction is not None else step.final
         if final <= shown:
             continue
-        shown, row = final, model.denoiser.method.decode(step.state)[0, :final].tolist()
-        text = model.text(row, given, stop=stop, ends=ends).rstrip(_CUT)
-        ready = text[: max(len(sent), len(text) - held)]
+        shown, row = final, decode(step.state)[0, :final].tolist()
+        ready = text(row).rstrip(_CUT)
+        ready = ready[: max(len(sent), len(ready) - held)]
         if ready.startswith(sent) and len(ready) > len(sent):
             yield ready[len(sent) :]
             sent = ready
-        if causal and end is not None and end in row and model.rows:
+        if causal and end is not None and end in row:
             break
-    whole = model.text(row, given, stop=stop, ends=ends)
+    whole = text(row)
     if len(whole) > len(sent):
         yield whole[len(sent) :]
