@@ -187,7 +187,7 @@ def test_a_killed_distillation_resumes_to_the_bit(teacher, tmp_path, how):
     main(_flags(teacher, tmp_path / "whole", *more))
     process = Forked(_flags(teacher, tmp_path / "killed", *more), _KILLED)
     process.communicate()
-    assert process.returncode == -9 or process.returncode == 137 or process.returncode != 0
+    assert process.returncode == -9
     finish(Forked(_flags(teacher, tmp_path / "killed", *more)))
     for number in (1, 2):
         folders = [tmp_path / name / f"round-{number}" for name in ("whole", "killed")]

@@ -44,8 +44,8 @@ def test_what_is_predicted_at_given_positions_is_nothing_to_the_loss(name, monke
     predict = denoiser.predict
 
     def changed(where: torch.Tensor) -> torch.Tensor:
-        def other(features, state, label):
-            found = predict(features, state, label)
+        def other(features, state, label, *more):
+            found = predict(features, state, label, *more)
             noise = torch.randn(found.features.shape, generator=torch.Generator().manual_seed(3))
             return found._with(features=found.features + where[..., None] * noise)
 
@@ -64,7 +64,7 @@ def test_what_is_given_is_seen_as_it_is_whatever_the_noise(name, monkeypatch):
     denoiser = _denoiser(name)
     seen = []
     predict = denoiser.predict
-    monkeypatch.setattr(denoiser, "predict", lambda f, state, label: seen.append(state) or predict(f, state, label))
+    monkeypatch.setattr(denoiser, "predict", lambda f, z, y, *more: seen.append(z) or predict(f, z, y, *more))
     _losses(denoiser, X0, GIVEN)
     (state,) = seen
     assert state.known[GIVEN].all()
