@@ -16,7 +16,7 @@ from candi.evaluation.answers import continuations
 from candi.evaluation.progress import SweepProgress
 from candi.evaluation.samples import make
 from candi.model.model import Model, Template
-from candi.model.trace import trace
+from candi.model.trace import PositionKind, trace
 from candi.nets.config import ModelConfig
 from candi.nets.denoiser import Denoiser
 from candi.nets.dit import DiTSettings
@@ -189,6 +189,10 @@ def test_a_trace_shows_all_of_a_text_and_ends_with_it():
     assert [step.last for step in steps] == [False] * (len(steps) - 1) + [True]
     assert steps[0].steps == 12
     assert [float(step.clean) for step in steps] == sorted(float(step.clean) for step in steps)
+    asked = [one for one in steps if one.top is not None]
+    first = (asked[0].kinds == PositionKind.NOISY) & (torch.arange(24) >= BLOCK)
+    assert not asked[0].top.probabilities[first].any()  # of later blocks nothing has been asked yet
+    assert asked[0].top.entropy[first].tolist() == pytest.approx([math.log(ENDED.vocab_size)] * 20)
     shown = list(frames(model, {"length": 24, "steps": 2, "seed": 5}, 0))
     assert shown[-1].text == model.generate(1, length=24, steps=2, seed=5)[0]
 

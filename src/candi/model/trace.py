@@ -1,5 +1,6 @@
 """A trajectory looked at closely: at every step, what each position is and what the network predicts there."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -101,6 +102,8 @@ def _top_tokens(model: Model, state: State, prediction: Prediction, alternatives
     if method.causal:  # only the position that comes next was asked about
         prediction = prediction.at(~state.known & ((~state.known).cumsum(-1) == 1))
     log_p, tokens, entropy = prediction.top(min(alternatives, size))
+    unasked = ~state.known & ~prediction.open  # what comes later: nothing is known of it
+    log_p, entropy = log_p.masked_fill(unasked[..., None], -torch.inf), entropy.masked_fill(unasked, math.log(size))
     rank = None
     if method.noise_is_visible and state.known.shape[1] * size <= _DENSE:
         likely = method.log_likelihood(state)[0]
