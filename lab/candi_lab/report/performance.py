@@ -31,6 +31,9 @@ def write_performance(benchmarks: Path, page: Path) -> None:
         if name.endswith("-prepare"):
             parts.append(_preparing(name, result))
             continue
+        if name.endswith("-blocks"):
+            parts += [_title(name, result), _written(result)]
+            continue
         guided = name.endswith("-guide")
         parts += [_title(name, result), *([_guided(result)] if guided else [_rows(result), _findings(result)])]
         parts += [_COLD] if any(row.get("kind") == COLD for row in result["rows"]) else []
@@ -70,6 +73,22 @@ def _preparing(name: str, result: Result) -> str:
         + table(["file", "MB", "cores", "MB/s", "peak GB"], rows)
         + f"\n\n{_findings(result)}"
     )
+
+
+def _written(result: Result) -> str:
+    """Tokens a second, and how many times those of autoregression at the same batch."""
+    rows, sizes = result["rows"], sorted({row["batch"] for row in result["rows"]})
+    pace = {(row["what"], row["batch"]): row["tokens_per_second"] for row in rows}
+    body = [
+        [what, *(part for size in sizes for part in _beside(pace.get((what, size)), pace["autoregressive", size]))]
+        for what in dict.fromkeys(row["what"] for row in rows)
+    ]
+    head = ["", *(part for size in sizes for part in (f"tokens/s, batch {size}", "times autoregressive"))]
+    return table(head, body)
+
+
+def _beside(found: int | None, left_to_right: int) -> tuple[str, str]:
+    return ("", "") if found is None else (f"{found:,}", f"{found / left_to_right:.2f}")
 
 
 def _rows(result: Result) -> str:

@@ -15,10 +15,11 @@ from candi.evaluation.diversity import entropy
 from candi.evaluation.scorers import RunScorer
 from candi.hub.loading import load
 from candi.model.model import Model
-from candi.views.plots.style import COLOURS, STYLE, column, distinct, of, several
+from candi.views.plots.style import COLOURS, STYLE, column, distinct, legend, of, several
 from candi_lab.studies.studies import Row
 
 TEXT = "held-out text"
+_NAMES = {"mdlm": "masked, a window at once", "mdlm-16": "masked, blocks of 16", "candi-16": "CANDI, blocks of 16"}
 
 
 def windows(runs: Sequence[str], scorer: str, text: str, times: int = 4, n: int = 64, steps: int = 64) -> list[Row]:
@@ -66,10 +67,10 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> Figure:
                 style: dict[str, Any] = (
                     {"color": "#444444", "linestyle": "--"} if name == TEXT else {"color": colour, "marker": "o"}
                 )
-                axes.plot(places, middle, label=name, **style)
+                axes.plot(places, middle, label=_NAMES.get(name, name), **style)
                 axes.fill_between(places, low, high, color=style["color"], alpha=0.15, linewidth=0)
             axes.set_xlabel(f"window of {rows[0]['length']} characters")
             axes.set_ylabel(label)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        panels[0].legend(frameon=False)
+        legend(figure, panels)
     return figure
