@@ -256,6 +256,18 @@ def test_first_hitting_in_blocks():
     assert model.planned_steps(torch.arange(10) < 5, {"order": "first-hitting"}) == 8
 
 
+def test_by_default_each_token_comes_at_its_own_time():
+    """A step a token, unless steps or an order are named, or a block has more tokens than steps are taken."""
+    model = _model("mdlm")
+    assert model.with_defaults()["order"] == "first-hitting"
+    one, two = (model.sample(4, length=12, seed=1, **options) for options in ({}, {"order": "first-hitting"}))
+    assert torch.equal(one, two)
+    for options in {"steps": 4}, {"order": "confidence"}, {"remask": "on"}:
+        assert model.with_defaults(**options).get("order") == options.get("order")
+    assert "order" not in _model("udlm").with_defaults()
+    assert "order" not in _model("mdlm", block=None).with_defaults()
+
+
 def test_config_keeps_the_block(tmp_path):
     model = _model()
     model.save_pretrained(tmp_path)

@@ -22,6 +22,7 @@ from candi.diffusion import guidance
 from candi.diffusion.guidance.classifier_free import Conditional
 from candi.diffusion.sampler import Denoise, SampleStep, bind, last_state, sample
 from candi.diffusion.state import State
+from candi.diffusion.steps import FIRST_HITTING
 from candi.model.files import (
     CARD,
     CONFIG,
@@ -82,6 +83,9 @@ class Model(
         # of each block a step a token at most, by default
         steps = 32 if config.block is None else min(32, config.block)
         self.recommended = {"steps": steps, "temperature": 1.0, **(recommended or {})}
+        # where a block would take a step a token anyway, each token comes at its own exact time
+        orders = denoiser.method.options.get("order", ())
+        self._one_by_one = steps == config.block and not recommended and FIRST_HITTING in orders
         self._engine: tuple[object, Engine] | None = None
 
     @property
@@ -296,7 +300,11 @@ class Model(
 
     def with_defaults(self, **options: Any) -> dict[str, Any]:
         """Options, with the model's recommendations for those that are None."""
-        return {**options, **{k: v for k, v in self.recommended.items() if options.get(k) is None}}
+        found = {**options, **{k: v for k, v in self.recommended.items() if options.get(k) is None}}
+        own = [options.get(name) for name in ("steps", "order", "remask")]
+        if self._one_by_one and own == [None] * 3 and vars(self.config.settings).get("order") == "random":
+            found["order"] = FIRST_HITTING
+        return found
 
     def _network(self, precision: str, compile: bool, cached: bool = True) -> Conditional:
         if precision not in PRECISIONS:
