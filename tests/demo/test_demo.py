@@ -11,6 +11,7 @@ import weakref
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from html import unescape
 from threading import Event, Thread
 
 import pytest
@@ -367,6 +368,20 @@ def test_the_text_of_a_page_is_what_the_model_wrote(runs, tmp_path):
     *_, (_, text) = _write(store, "bytes", "é", "", 2, 1.0, 16, 0)
     assert text == store.model("bytes").generate(prompt="é", steps=2, temperature=1.0, length=16, seed=0)[0]
     assert text.startswith("é")
+
+
+def test_a_text_in_blocks_grows_from_left_to_right(tmp_path):
+    """Longer than in training; nothing of a later block is shown before the earlier ones are done."""
+    train_here(tmp_path / "blocks", method="mdlm", block=4, steps=2, validate_every=0)
+    store = ModelStore([str(tmp_path / "blocks")], device="cpu")
+    *states, (_, text) = _write(store, "blocks", "", "", 2, 1.0, 40, 0)
+    assert len(states) == 10 * 2 + 1
+    assert text == store.model("blocks").generate(1, steps=2, length=40, seed=0)[0]
+    for number, (shown, _) in enumerate(states[:-1]):
+        letters = unescape(re.sub(r"<[^>]*>", "", shown.partition("</p>")[2]))
+        open_until = 4 * (number // 2 + 1)
+        assert set(letters[open_until:]) <= {"·"}
+        assert "·" not in letters[: open_until - 4]
 
 
 def test_molecules_are_drawn_from_a_share_of_the_range_on():
