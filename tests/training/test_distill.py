@@ -57,7 +57,7 @@ def test_the_mean_target_is_the_posterior_itself(double, name):
     tokens = x0.where(known, 0) if name == "mdlm" else first.tokens.expand(n, -1)
     state = State(torch.full((n,), 0.7), known, tokens)
     times = [torch.full((n,), t) for t in torch.linspace(0.7, 0.2, 33).tolist()]
-    target = walked(ideal, bind_step(method), state, times, Rng.from_seed(0))
+    target = walked(method, ideal, bind_step(method), state, times, Rng.from_seed(0))
     log_p = target.prediction.log_probs().flatten(0, 1)
     mean = method.posterior(log_p, target.tokens.flatten(), target.t.flatten()).exp().view(n, 4, -1).mean(0)
     own = method.posterior(ideal(state).log_probs()[0], tokens[0], state.t[:1].expand(4)).exp()
@@ -73,7 +73,9 @@ def test_a_student_that_is_its_target_has_no_distance(double, name, loss):
     x0 = TOY.truth(64, 1)
     state = method.corrupt(x0, torch.full((64,), 0.6), Rng.from_seed(1))
     prediction = _smooth(method)(state)
-    target = walked(lambda _: prediction, lambda z, p, s, r: p() and z, state, [state.t, state.t], Rng.from_seed(0))
+    target = walked(
+        method, lambda _: prediction, lambda z, p, s, r: p() and z, state, [state.t, state.t], Rng.from_seed(0)
+    )
     assert divergence(method, prediction, state, target, loss).abs().max() < 1e-9
     other = prediction.tempered(0.5)
     open = ~state.known
@@ -172,12 +174,13 @@ def test_every_round_is_a_run_with_its_teacher_in_its_card(teacher, tmp_path, ca
         for n in (1, 2)
     ]
     assert [card["distilled"]["teacher_steps"] for card in cards] == [8, 4]
+    assert cards[1]["distilled"]["source"] == str(tmp_path / "out" / "round-1")
     assert cards[0]["distilled"]["sha256"] != cards[1]["distilled"]["sha256"]
     main(["evaluate", str(tmp_path / "out" / "round-1"), "--data", "pydoc", "--sequences", "2", "--times", "1"])
-    main(_flags(tmp_path / "out" / "round-2", tmp_path / "more", "--data", "pydoc", "--rounds", "1"))
+    main(_flags(tmp_path / "out" / "round-2", tmp_path / "more", "--rounds", "1"))
     assert load(tmp_path / "more" / "round-1", "cpu").recommended["steps"] == 1
     with pytest.raises(SystemExit):
-        main(_flags(tmp_path / "more" / "round-1", tmp_path / "none", "--data", "pydoc"))
+        main(_flags(tmp_path / "more" / "round-1", tmp_path / "none"))
     assert "takes one step already" in capsys.readouterr().err
 
 
@@ -217,6 +220,8 @@ step.TrainStep.update = dying
         (["--teacher-steps", "1"], "A teacher takes 2 to 65,536 steps, not 1"),
         (["--rounds", "0"], "--rounds must be at least 1"),
         (["--devices", "2"], "Distillation uses one device"),
+        (["--precision", "float64"], "Distillation is in float32 or bf16"),
+        (["--teacher-steps", "7"], "7 steps can be halved 0 times, not 2; give --teacher-steps 4"),
         (["--pairs", "noise", "--targets", "draws"], "Pairs of noise are of the data itself"),
         (["--loss", "kl"], "kl"),
         (["--student", "text8"], "another vocabulary than its teacher"),
@@ -256,3 +261,59 @@ def test_a_target_of_a_blockwise_teacher_is_of_its_blocks():
     assert loss.shape == (3, 8)
     with pytest.raises(UserError, match="average of the student needs whole weights"):
         DistillObjective(student, teacher, teacher.method, 2, Distillation(answer="average")).begin_step(0)
+
+
+@pytest.mark.parametrize("name", ["udlm", "duo"])
+def test_draws_are_of_the_posterior_with_the_own_position_put_in(name):
+    """What a position shows is what it likely is: 20,000 draws, four standard errors of 0.0035."""
+    method, n = _method(name), 20_000
+    state = State(torch.full((n,), 0.3), torch.zeros(n, 1).bool(), torch.full((n, 1), 2))
+    flat = Prediction.from_logits(torch.zeros(n, 1, 6), ~state.known)
+    target = walked(
+        method, lambda _: flat, lambda z, p, s, r: z, state, [state.t, state.t], Rng.from_seed(0), draws=True
+    )
+    expected = method.posterior(torch.zeros(1, 6).log_softmax(-1), state.tokens[:1, 0], state.t[:1]).exp()[0, 2]
+    assert float((target.drawn == 2).double().mean()) == pytest.approx(float(expected), abs=0.014)
+    assert float(expected) > 0.25  # of a flat network 1/6
+
+
+def test_a_pair_of_a_linear_duo_has_its_noise():
+    method = METHODS["duo"](schedule="linear", curriculum=0.0).build(TokenEmbedding(TOY.vocab_size, 8)).eval()
+    x0 = TOY.truth(4000, 1)
+    late, early = method.pair(x0, torch.full((4000,), 0.8), torch.full((4000,), 0.2), Rng.from_seed(0))
+    for state, t in (late, 0.8), (early, 0.2):
+        kept = 1 - t * 0.999 * 5 / 6
+        assert float((state.tokens == x0).double().mean()) == pytest.approx(kept, abs=0.02)
+
+
+def test_independent_noise_is_walked_along_its_path():
+    """Noise falls in every step, and a pair has two amounts of one noise."""
+    method = METHODS["candi"](independent=True, solver="ancestral").build(TokenEmbedding(TOY.vocab_size, 8)).eval()
+    x0 = TOY.truth(200, 1)
+    late, early = method.pair(x0, torch.full((200,), 0.8), torch.full((200,), 0.3), Rng.from_seed(0))
+    assert (early.u < late.u).all()
+    student = denoiser_of("candi", 7, _TRUNK, length=8, independent=True, solver="ancestral")
+    teacher = denoiser_of("candi", 7, _TRUNK, length=8, independent=True, solver="ancestral").eval()
+    objective = DistillObjective(
+        student, lambda z, label, x: teacher(z, label), teacher.method, 4, Distillation(), ratio=2
+    )
+    assert objective(torch.randint(7, (6, 8)), range(6), 6, Rng.per_row(range(6))).isfinite().all()
+
+
+def test_a_round_that_is_a_teacher_is_not_trained_further(teacher, tmp_path, capsys):
+    main(_flags(teacher, tmp_path / "out", "--teacher-steps", "4"))
+    before = tensors(max((tmp_path / "out" / "round-1" / CHECKPOINTS).iterdir()))
+    with pytest.raises(SystemExit):
+        main(_flags(teacher, tmp_path / "out", "--teacher-steps", "4", "--steps", "9"))
+    assert "is the teacher of" in capsys.readouterr().err
+    assert tensors(max((tmp_path / "out" / "round-1" / CHECKPOINTS).iterdir())) == before
+
+
+def test_a_student_of_another_kind_is_one_sentence(teacher, tmp_path, capsys):
+    """Of the same vocabulary; noise that lives among token vectors of another width is none of its own."""
+    train_here(tmp_path / "masked", steps=2, method="mdlm", validate_every=0)
+    train_here(tmp_path / "wide", steps=2, validate_every=0, model__width=32)
+    for name, said in ("masked", "is not of the kind of its teacher"), ("wide", "is 32 wide and its teacher 16"):
+        with pytest.raises(SystemExit):
+            main(_flags(teacher, tmp_path / "out", "--student", str(tmp_path / name)))
+        assert said in capsys.readouterr().err

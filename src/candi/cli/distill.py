@@ -7,14 +7,12 @@ from candi.cli.parsing import parse, parser
 from candi.hub.loading import locate
 from candi.training.distill import DistillSettings, distill
 
-_USELESS = {"label_dropout", "strategy", "nodes", "sharded_checkpoints"}  # one device, and labels as they were taught
+_USELESS = {"strategy", "nodes", "sharded_checkpoints", "minutes"}  # one device, rounds that end by their steps
 
 
 def run(arguments: Sequence[str]) -> None:
     flags = parser("distill", "RUN --out FOLDER", "Train students that take fewer steps than RUN, round by round.")
-    flags.add_class_arguments(
-        DistillSettings, skip={"run", "label_dropout", "strategy", "nodes", "sharded_checkpoints"}
-    )
+    flags.add_class_arguments(DistillSettings, skip={"run", *_USELESS})
     flags.add_argument("run", type=str, help="The teacher: a run or model of any method but ar.")
     given = parse(flags, arguments)
     names = {field.name for field in dataclasses.fields(DistillSettings)}

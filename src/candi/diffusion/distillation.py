@@ -15,8 +15,9 @@ from torch import Tensor
 from candi.base.errors import unknown
 from candi.base.rng import Rng
 from candi.base.types import Mask, PerToken, Rows, Times, Tokens, Values
+from candi.diffusion.draws import categorical
 from candi.diffusion.methods.base import Method
-from candi.diffusion.prediction import Prediction
+from candi.diffusion.prediction import Prediction, uniforms
 from candi.diffusion.sampler import Denoise, Step, advance
 from candi.diffusion.state import State
 
@@ -39,8 +40,8 @@ class Target:
 
 @torch.no_grad()
 def walked(
-    denoise: Denoise, step: Step, state: State, times: Sequence[Times], rng: Rng, *, answer: Denoise | None = None,
-    draws: bool = False,
+    method: Method, denoise: Denoise, step: Step, state: State, times: Sequence[Times], rng: Rng, *,
+    answer: Denoise | None = None, draws: bool = False,
 ) -> Target:  # fmt: skip
     """The target of a walk z_t -> ... -> z_s over these times, t the first. `answer` speaks at z_s, by default the
 
@@ -58,7 +59,7 @@ def walked(
         prediction = (answer or denoise)(state)
         found.put(still, prediction, state)
         if draws:
-            drawn = prediction.draw(rng).where(still, drawn)
+            drawn = _drawn(method, prediction, state, rng).where(still, drawn)
     return found.target(drawn, ~first.known if draws else torch.zeros_like(first.known))
 
 
@@ -72,6 +73,18 @@ def paired(answer: Denoise, state: State, later: State, x0: Tokens) -> Target:
     if bool(still.any()):
         found.put(still, answer(later), later)
     return found.target(x0, ~state.known & later.known)
+
+
+def _drawn(method: Method, prediction: Prediction, state: State, rng: Rng) -> Tokens:
+    """A draw of p(x0_i | z) at every open position, its own position put in."""
+    numbers = uniforms(state.known.shape, rng)
+    if not method.leave_one_out:
+        return prediction.draw_with(numbers)
+
+    def draw(log_p: Rows, tokens: Int[Tensor, "N"], t: Float[Tensor, "N"], u: Float[Tensor, "N"]) -> Float[Tensor, "N"]:
+        return categorical(method.posterior(log_p, tokens, t), u).double()  # every token is such a number
+
+    return prediction.reduce(draw, state.tokens, state.t[:, None].expand(state.known.shape), numbers).long()
 
 
 class _Collected:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from candi.base.config import read_json
 from candi.base.errors import UserError
 from candi.base.rng import fold_in
 from candi.base.shards import tensors_hash
@@ -18,7 +19,8 @@ from candi.base.types import Labels, Tokens
 from candi.data.datasets import Dataset, load_dataset
 from candi.diffusion.prediction import Prediction
 from candi.diffusion.state import State
-from candi.model.checkpoint import step_of
+from candi.diffusion.steps import FIRST_HITTING
+from candi.model.checkpoint import CHECKPOINTS, found, step_of
 from candi.model.files import CARD, WEIGHTS
 from candi.model.model import Model
 from candi.nets.denoiser import Denoiser
@@ -45,6 +47,7 @@ class DistillSettings(Distillation, FitSettings):
         teacher_steps: Steps of the teacher; by default as many as the rounds need, or those that it recommends.
         student: A model of the same vocabulary to begin with; by default the teacher itself.
         data: What to learn on; by default what the teacher was trained on.
+        label: Columns or rules of its labels, where --data is given and the teacher was taught some.
         cache: Folder for tokenized data; by default under the user's cache folder.
     """
 
@@ -53,6 +56,7 @@ class DistillSettings(Distillation, FitSettings):
     teacher_steps: int | None = None
     student: str | None = None
     data: str | None = None
+    label: str | None = None
     cache: Path | None = None
     steps: int = 1000
     learning_rate: float = 1e-4
@@ -73,6 +77,11 @@ class DistillSettings(Distillation, FitSettings):
             raise UserError(f"--rounds must be at least 1, not {self.rounds}.")
         if self.devices not in (1, "auto") or self.nodes > 1 or self.strategy != "auto":
             raise UserError("Distillation uses one device; leave out --devices, --nodes and --strategy.")
+        object.__setattr__(self, "devices", 1)
+        if self.minutes is not None:
+            raise UserError("A round of distillation ends by its --steps; leave out --minutes.")
+        if self.precision in ("fp8-mixed", "float64"):
+            raise UserError(f"Distillation is in float32 or bf16, not in {self.precision}; leave out --precision.")
 
     @property
     def how(self) -> Distillation:
@@ -99,7 +108,9 @@ class DistillTask(DenoiserTask):
         def asked(state: State, label: Labels | None, x0: Tokens) -> Prediction:
             return teacher(state, label, x0)
 
-        return DistillObjective(self.network, asked, teacher.method, self.steps, self.how, compile=compile)
+        return DistillObjective(
+            self.network, asked, teacher.method, self.steps, self.how, compile=compile, label_dropout=self.label_dropout
+        )
 
     def write(self, folder: Path) -> None:
         super().write(folder)
@@ -116,66 +127,85 @@ def distill(settings: DistillSettings, teacher: Path, student: Path | None = Non
     `teacher` is the folder of the model that --run names, `student` of the one that --student names.
     """
     model = Model.read(teacher)
-    steps = teacher_steps(settings, model)
-    dataset = _dataset(settings, model)
+    steps = teacher_steps(settings, model, teacher)
+    source = _source(settings, model)
+    dataset = _dataset(settings, model, source)
     begin = None if student is None else _student(settings, Model.read(student), model)
-    found: list[Path] = []
+    own = {} if student is None else {"student": tensors_hash(student / WEIGHTS)}
+    made: list[Path] = []
     for number in range(1, settings.rounds + 1):
         steps //= 2
+        _check_later(settings, number)
         here = dataclasses.replace(settings, out=settings.out / f"round-{number}", seed=fold_in(settings.seed, number))
-        last = _round(here, found[-1] if found else teacher, begin if number == 1 else None, steps, dataset)
-        found.append(last)
+        name = str(settings.out / f"round-{number - 1}") if made else settings.run
+        begun = begin if number == 1 else None
+        last = _round(here, name, made[-1] if made else teacher, begun, steps, dataset, source | own)
+        made.append(last)
         if not _done(last, here):  # stopped; the same command goes on
             break
     else:
         said = ", ".join(f"{settings.out / f'round-{number}'}" for number in range(1, settings.rounds + 1))
-        print(f"Students of {', '.join(map(str, _halves(settings, model)))} steps: {said}", file=sys.stderr)
-    return found
+        halves = ", ".join(str(steps << (settings.rounds - number)) for number in range(1, settings.rounds + 1))
+        print(f"Students of {halves} steps: {said}", file=sys.stderr)
+    return made
 
 
-def teacher_steps(settings: DistillSettings, model: Model) -> int:
+def _check_later(settings: DistillSettings, number: int) -> None:
+    """A round that has become a teacher is not trained further."""
+    here, later = (settings.out / f"round-{n}" for n in (number, number + 1))
+    folders = found(here / CHECKPOINTS) if here.exists() and (later / SETTINGS).exists() else []
+    if folders and (step_of(folders[0]) or 0) < settings.steps:
+        raise UserError(
+            f"{here} is the teacher of {later} already, after {step_of(folders[0])} steps; repeat its command, or "
+            "choose another --out."
+        )
+
+
+def teacher_steps(settings: DistillSettings, model: Model, folder: Path) -> int:
     """How many steps the first teacher takes."""
     if model.denoiser.method.causal:
         raise UserError(f"{settings.run} writes token by token; there are no steps to distil.")
-    advised = model.recommended["steps"]
-    if _distilled(settings.run) and settings.teacher_steps is None and advised < 2:
+    if vars(model.config.settings).get("order") == FIRST_HITTING:
+        raise UserError(f"{settings.run} takes a step a token ({FIRST_HITTING}); there are no larger ones to learn.")
+    advised, student = model.recommended["steps"], "distilled" in card_of(folder)
+    if student and settings.teacher_steps is None and advised < 2:
         raise UserError(f"{settings.run} takes one step already; there is nothing to distil.")
-    default = advised if _distilled(settings.run) else max(advised, 2**settings.rounds)
+    default = advised if student else max(advised, 2**settings.rounds)
     steps = default if settings.teacher_steps is None else settings.teacher_steps
     if not 2 <= steps <= _MOST_STEPS:
         raise UserError(f"A teacher takes 2 to {_MOST_STEPS:,} steps, not {steps}; mend --teacher-steps.")
     if steps % 2**settings.rounds:
         halved = (steps & -steps).bit_length() - 1
+        fewer = f"--rounds {halved}, or " if halved else ""
         raise UserError(
-            f"{steps} steps can be halved {halved} times, not {settings.rounds}; give --rounds {max(1, halved)}, or "
-            f"--teacher-steps {2**settings.rounds}."
+            f"{steps} steps can be halved {halved} times, not {settings.rounds}; give {fewer}--teacher-steps "
+            f"{2**settings.rounds}."
         )
     return steps
 
 
-def _halves(settings: DistillSettings, model: Model) -> list[int]:
-    steps = teacher_steps(settings, model)
-    return [steps // 2**number for number in range(1, settings.rounds + 1)]
+def card_of(folder: Path) -> Mapping[str, Any]:
+    """The card of a model, if it has one."""
+    card = read_json(folder / CARD) if (folder / CARD).exists() else {}
+    return card if isinstance(card, dict) else {}
 
 
-def _distilled(run: str) -> bool:
-    """Whether the teacher is a student of somebody."""
-    return any("distilled" in path.read_text(encoding="utf-8") for path in Path(run).glob(f"checkpoints/*/{CARD}"))
-
-
-def _round(settings: DistillSettings, teacher: Path, student: Model | None, steps: int, dataset: Dataset) -> Path:
-    """One student: begun from its teacher, or from another model."""
+def _round(
+    settings: DistillSettings, name: str, teacher: Path, student: Model | None, steps: int, dataset: Dataset,
+    source_of_data: Mapping[str, Any],
+) -> Path:  # fmt: skip
+    """One student: begun from its teacher, called `name`, or from another model."""
     source = Model.read(teacher)
     torch.manual_seed(settings.seed)
     config = source.config if student is None else student.config
     denoiser = Denoiser.build(config)
     denoiser.load_state_dict((source if student is None else student).denoiser.state_dict())
     run, fabric = Run(settings.out), connect(settings)
-    origin = {"source": settings.run, "sha256": tensors_hash(teacher / WEIGHTS)}
+    origin = {"source": name, "sha256": tensors_hash(teacher / WEIGHTS)}
     # what counts of the teacher are its weights: its folder may move
     own = dataclasses.replace(settings, run=origin["sha256"], student=None)
     record = run_record(own, config, dataset.fingerprint, origin)
-    record = dataclasses.replace(record, settings={**record.settings, "student_steps": steps})
+    record = dataclasses.replace(record, settings={**record.settings, **source_of_data, "student_steps": steps})
     with together(fabric, 1, lambda: newest(run)), disk_errors(run), claimed(run, record, own, source.tokenizer):
         fabric.launch()
         # noise lives among the token vectors: a student that moved them would see another noise than it was taught
@@ -199,23 +229,42 @@ def _student(settings: DistillSettings, student: Model, teacher: Model) -> Model
             f"{settings.student} has another vocabulary than its teacher {settings.run}; take a model that was trained "
             "with the same tokenizer."
         )
-    if student.config.method != teacher.config.method or student.config.block != teacher.config.block:
+    one, two = (dataclasses.replace(m.config, model=teacher.config.model, trunk=teacher.config.trunk)
+                for m in (student, teacher))  # fmt: skip
+    if one != two:
         raise UserError(
-            f"{settings.student} is another method than its teacher, or writes in other blocks; both must be the same."
+            f"{settings.student} is not of the kind of its teacher {settings.run}: method and its settings, length, "
+            "labels, rows and blocks must be the same."
         )
+    if teacher.denoiser.method.gaussian() is not None:  # its noise lives among the teacher's token vectors
+        mine, theirs = student.config.model.width, teacher.config.model.width
+        if mine != theirs:
+            raise UserError(
+                f"{settings.student} is {mine} wide and its teacher {theirs}; with Gaussian noise they must be alike."
+            )
+        student.denoiser.method.load_state_dict(teacher.denoiser.method.state_dict())
     return student
 
 
-def _dataset(settings: DistillSettings, model: Model) -> Dataset:
-    """What the teacher was trained on, or what is named."""
-    folder = Path(settings.run)
-    known: dict[str, Any] = {}
-    if (folder / SETTINGS).exists():
-        known = read_record(folder)["settings"]
-    if settings.data is None and "data" not in known:
+def _source(settings: DistillSettings, model: Model) -> dict[str, Any]:
+    """Where the data is and how it is read: as the teacher's was, or as is named."""
+    folder = Path(settings.run).expanduser()
+    known: dict[str, Any] = read_record(folder)["settings"] if (folder / SETTINGS).exists() else {}
+    if settings.data is None and known.get("data") is None:
         raise UserError(f"{settings.run} does not say what it was trained on; give --data.")
-    kept = {name: known[name] for name in _OF_DATA if name in known} if settings.data is None else {}
-    return load_dataset(
-        settings.data or known["data"], model.tokenizer, model.config.length, seed=settings.seed, cache=settings.cache,
-        block=model.config.block, **{"rows": model.config.rows or None, **kept},
+    plain = {"text_field": "text", "rows": model.config.rows or None, "label": settings.label}
+    if settings.data is not None:
+        return {"data": settings.data, **plain}
+    return {"data": known["data"], **plain, **{name: known[name] for name in _OF_DATA if name in known}}
+
+
+def _dataset(settings: DistillSettings, model: Model, source: Mapping[str, Any]) -> Dataset:
+    config = model.config
+    dataset = load_dataset(
+        tokenizer=model.tokenizer, length=config.length, seed=settings.seed, cache=settings.cache, block=config.block,
+        **source,
     )  # fmt: skip
+    if dataset.labels != config.labels:
+        known = ", ".join(label.rule for label in config.labels) or "none"
+        raise UserError(f"The teacher was taught the labels {known}; give --label, or data that has the same.")
+    return dataset

@@ -21,7 +21,7 @@ from candi.diffusion.prediction import Prediction
 from candi.diffusion.sampler import Denoise, bind_step
 from candi.diffusion.state import State, with_given
 from candi.nets.denoiser import Denoiser, Features
-from candi.training.objective import Objective, RowNumbers, each_part, place_of
+from candi.training.objective import Objective, RowNumbers, each_part, place_of, without_some
 
 Teacher = Callable[[State, Labels | None, Tokens], Prediction]  # of states, their label, and what blocks are of
 
@@ -61,7 +61,7 @@ class DistillObjective(Objective):
 
     def __init__(
         self, student: Denoiser, teacher: Teacher, method: Method, steps: int, how: Distillation, *, ratio: int = 2,
-        compile: bool = False,
+        compile: bool = False, label_dropout: float = 0.0,
     ) -> None:  # fmt: skip
         """`method` is the teacher's: it makes and walks the states, and is no part of what is trained."""
         super().__init__()
@@ -69,7 +69,7 @@ class DistillObjective(Objective):
         self._aside = (teacher, method)  # in a tuple: neither is trained
         self._average: list[Denoiser] = []
         self._averages: Callable[[], Mapping[str, Tensor]] | None = None
-        self._compiled = compile
+        self._compiled, self.label_dropout = compile, label_dropout
         self._features: Features = torch.compile(student.features) if compile else student.features
 
     def follow(self, averages: Callable[[], Mapping[str, Tensor]]) -> None:
@@ -91,6 +91,8 @@ class DistillObjective(Objective):
     ) -> PerToken:
         (_, method), denoiser = self._aside, self.denoiser
         parts, count = denoiser.split(x0), denoiser.parts(x0.shape[1])
+        if label is not None and self.training:
+            label = without_some(denoiser, label, self.label_dropout, rng)
         times, capacity = self._times(each_part(row, count), rows * count, rng, parts)
         target, state = self._target(parts, times, rng, label, given, x0)
         prediction = denoiser.predict(self._features, state, label, x0, self._compiled).within(capacity)
@@ -125,11 +127,11 @@ class DistillObjective(Objective):
                 if marks is not None:
                     state, later = (with_given(one, parts, marks) for one in (state, later))
                 return paired(answer, state, later, parts), state
-            state = method.corrupt(parts, times[0], rng)
+            state = method.corrupt_on_path(parts, times[0], rng)
             state = state if marks is None else with_given(state, parts, marks)
             draws = self.how.targets == "draws"
             step = bind_step(method)
-            return walked(denoise, step, state, times, rng, answer=answer, draws=draws), state
+            return walked(method, denoise, step, state, times, rng, answer=answer, draws=draws), state
 
     def _times(self, row: RowNumbers, rows: int, rng: Rng, parts: Tokens) -> tuple[list[Times], int]:
         """t and the times of the teacher's steps to s, a step of the student for each row, stratified; and how many

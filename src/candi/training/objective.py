@@ -74,11 +74,7 @@ class DenoisingObjective(Objective):
         state = method.corrupt(parts, stratified(row, rows, rng), rng)
         state = state if given is None else with_given(state, parts, self.denoiser.split(given))
         if label is not None and self.training:  # what is learned without labels is what guidance is measured against
-            assert self.denoiser.labels is not None
-            dropped = rng.uniform(*label.shape) < self.label_dropout
-            if label.shape[1] > 1:  # some rows have none at all, some have some
-                dropped = dropped | (rng.uniform(len(label), 1) < self.label_dropout)
-            label = torch.where(dropped, self.denoiser.labels.none(label[:, 0]), label)
+            label = without_some(self.denoiser, label, self.label_dropout, rng)
         prediction = self.denoiser.predict(self._features, state, label, x0, self._compiled)
         loss = method.loss(prediction.within(capacity), state, parts).reshape(x0.shape)
         return loss if given is None else loss.masked_fill(given, 0)
@@ -108,6 +104,15 @@ def place_of(row: RowNumbers, rng: Rng) -> Float[Tensor, "B"]:
     dtype = torch.get_default_dtype()
     start = _on_device(np.asarray(row, np.int64).tobytes(), dtype, rng.device)
     return start + rng.uniform(len(row), dtype=dtype)
+
+
+def without_some(denoiser: Denoiser, label: Labels, share: float, rng: Rng) -> Labels:
+    """Labels of which a share is hidden."""
+    assert denoiser.labels is not None
+    dropped = rng.uniform(*label.shape) < share
+    if label.shape[1] > 1:  # some rows have none at all, some have some
+        dropped = dropped | (rng.uniform(len(label), 1) < share)
+    return torch.where(dropped, denoiser.labels.none(label[:, 0]), label)
 
 
 def each_part(row: RowNumbers, count: int) -> RowNumbers:

@@ -113,8 +113,12 @@ class Method(nn.Module, ABC):
     def pair(self, x0: Tokens, t: Times, s: Times, rng: Rng) -> tuple[State, State]:
         """z_t and z_s that one draw of noise makes of the same data, s < t."""
         numbers = Repeated(rng)
-        first = self.corrupt(x0, t, numbers)
-        return first, self.corrupt(x0, s, numbers.again())
+        first = self.corrupt_on_path(x0, t, numbers)
+        return first, self.corrupt_on_path(x0, s, numbers.again())
+
+    def corrupt_on_path(self, x0: Tokens, t: Times, rng: Rng) -> State:
+        """z_t as sampling meets it: `corrupt`, but for a method whose training sees more than one path."""
+        return self.corrupt(x0, t, rng)
 
     def corrupted_fraction(self, t: Times) -> Times:
         """The probability that a position is open after `corrupt` to time t, independently of the others."""

@@ -100,6 +100,13 @@ class CANDI(Method):
         values = gaussian.corrupt(self.space.point(x0), self.sigma(u), noise)
         return State(t, known, hidden(x0, known), values, noise_t=None if self.level is None else u)
 
+    def corrupt_on_path(self, x0: Tokens, t: Times, rng: Rng) -> State:
+        if self.level is None:
+            return self.corrupt(x0, t, rng)
+        known, u = masked.keep(self.alpha(t), x0.shape, rng), t ** PATHS[self.path]
+        values = gaussian.corrupt(self.space.point(x0), self.sigma(u), self.space.noise(x0.shape, rng))
+        return State(t, known, hidden(x0, known), values, noise_t=u)
+
     def corrupted_fraction(self, t: Times) -> Times:
         return 1 - self.alpha(t)
 

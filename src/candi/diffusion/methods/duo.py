@@ -168,6 +168,8 @@ class DUO(Method):
 
     def pair(self, x0: Tokens, t: Times, s: Times, rng: Rng) -> tuple[State, State]:
         """The argmax at both times of one noisy one-hot vector, whose noise grows: discrete consistency."""
+        if not isinstance(self.alpha, UniformOfGaussian):  # no Gaussian is underneath
+            return super().pair(x0, t, s, rng)
         numbers, nothing = Repeated(rng), torch.zeros_like(x0, dtype=torch.bool)
         found = []
         for time, some in (t, numbers), (s, numbers.again()):
