@@ -179,9 +179,14 @@ def test_every_round_is_a_run_with_its_teacher_in_its_card(teacher, tmp_path, ca
     main(["evaluate", str(tmp_path / "out" / "round-1"), "--data", "pydoc", "--sequences", "2", "--times", "1"])
     main(_flags(tmp_path / "out" / "round-2", tmp_path / "more", "--rounds", "1"))
     assert load(tmp_path / "more" / "round-1", "cpu").recommended["steps"] == 1
-    with pytest.raises(SystemExit):
-        main(_flags(tmp_path / "more" / "round-1", tmp_path / "none"))
-    assert "takes one step already" in capsys.readouterr().err
+    main(["export", str(tmp_path / "more" / "round-1"), "--out", str(tmp_path / "packed")])
+    page = (tmp_path / "packed" / "README.md").read_text()
+    assert "That was its teacher; it learned to take a single step." in page
+    assert "loss on held-out data" not in page  # what was measured there is the distance to its teacher
+    for source in (tmp_path / "more" / "round-1", tmp_path / "packed"):
+        with pytest.raises(SystemExit):
+            main(_flags(source, tmp_path / "none", "--data", "pydoc"))
+        assert "takes one step already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("how", [(), ("--pairs", "noise", "--answer", "average")])

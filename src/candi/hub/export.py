@@ -242,6 +242,7 @@ def _training(run: Path, checkpoint: Path) -> TrainingFacts | None:
             device=where["device"],
             torch=where["torch"],
             **({} if start is None else {"start": start["source"], "start_sha256": start["sha256"]}),
+            student_steps=settings.get("student_steps"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{run} does not say how it was trained ({type(error).__name__}: {error}).") from None

@@ -31,6 +31,7 @@ class TrainingFacts:
     learning_rate: float | None = None
     start: str | None = None  # the weights that it started from, and their hash
     start_sha256: str | None = None
+    student_steps: int | None = None  # of a student, in how many steps it learned to do what its teacher does
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,11 @@ def _training(training: TrainingFacts) -> str:
         "" if training.start is None
         else f" It started from the weights of {training.start} (SHA-256 `{training.start_sha256}`)."
     )  # fmt: skip
-    loss = "" if training.valid_loss is None else f"; loss on held-out data {training.valid_loss:.3f} nats"
+    what = "loss" if training.student_steps is None else "distance to its teacher"
+    loss = "" if training.valid_loss is None else f"; {what} on held-out data {training.valid_loss:.3f} nats"
+    if training.student_steps is not None:
+        steps = "a single step" if training.student_steps == 1 else f"{training.student_steps} steps"
+        start += f" That was its teacher; it learned to take {steps}."
     return (
         f"Trained for {training.steps:,} steps of {training.batch_size} x {training.length} tokens "
         f"({training.tokens / 1e6:,.0f}M tokens), {training.minutes:g} minutes on {training.device} with "

@@ -83,10 +83,13 @@ class LayerMemory:
     values: Tensor | None = None
     inputs: Tensor | None = None
 
-    def select(self, rows: Int[Tensor, "N"]) -> None:
-        for name in ("keys", "values", "inputs"):
-            kept = getattr(self, name)
-            setattr(self, name, None if kept is None else kept.index_select(0, rows))
+    def select(self, rows: Int[Tensor, "N"]) -> "LayerMemory":
+        """Of these rows of the batch."""
+        return LayerMemory(*(_rows(kept, rows) for kept in (self.keys, self.values, self.inputs)))
+
+
+def _rows(kept: Tensor | None, rows: Int[Tensor, "N"]) -> Tensor | None:
+    return None if kept is None else kept.index_select(0, rows)
 
 
 @dataclass
@@ -99,9 +102,9 @@ class Memory:
 
     def select(self, rows: Int[Tensor, "N"]) -> None:
         """Go on with these rows of the batch."""
-        for layer in self.layers.values():
-            layer.select(rows)
-        self.last = None if self.last is None else self.last.index_select(0, rows)
+        for index, layer in self.layers.items():
+            self.layers[index] = layer.select(rows)
+        self.last = _rows(self.last, rows)
 
 
 @dataclass(frozen=True, eq=False)

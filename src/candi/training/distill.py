@@ -167,7 +167,7 @@ def teacher_steps(settings: DistillSettings, model: Model, folder: Path) -> int:
         raise UserError(f"{settings.run} writes token by token; there are no steps to distil.")
     if vars(model.config.settings).get("order") == FIRST_HITTING:
         raise UserError(f"{settings.run} takes a step a token ({FIRST_HITTING}); there are no larger ones to learn.")
-    advised, student = model.recommended["steps"], "distilled" in card_of(folder)
+    advised, student = model.recommended["steps"], _is_student(folder)
     if student and settings.teacher_steps is None and advised < 2:
         raise UserError(f"{settings.run} takes one step already; there is nothing to distil.")
     default = advised if student else max(advised, 2**settings.rounds)
@@ -184,10 +184,12 @@ def teacher_steps(settings: DistillSettings, model: Model, folder: Path) -> int:
     return steps
 
 
-def card_of(folder: Path) -> Mapping[str, Any]:
-    """The card of a model, if it has one."""
+def _is_student(folder: Path) -> bool:
+    """By the card of a checkpoint, or of a model that was packed."""
     card = read_json(folder / CARD) if (folder / CARD).exists() else {}
-    return card if isinstance(card, dict) else {}
+    training = card.get("training") if isinstance(card, dict) else None
+    packed = isinstance(training, dict) and training.get("student_steps") is not None
+    return packed or (isinstance(card, dict) and "distilled" in card)
 
 
 def _round(

@@ -103,7 +103,11 @@ class CANDI(Method):
     def corrupt_on_path(self, x0: Tokens, t: Times, rng: Rng) -> State:
         if self.level is None:
             return self.corrupt(x0, t, rng)
-        known, u = masked.keep(self.alpha(t), x0.shape, rng), t ** PATHS[self.path]
+        return self._corrupt_at(x0, t, t ** PATHS[self.path], self.alpha, rng)
+
+    def _corrupt_at(self, x0: Tokens, t: Times, u: Times, alpha: Schedule, rng: Rng) -> State:
+        """z_t whose noise is at a time of its own."""
+        known = masked.keep(alpha(t), x0.shape, rng)
         values = gaussian.corrupt(self.space.point(x0), self.sigma(u), self.space.noise(x0.shape, rng))
         return State(t, known, hidden(x0, known), values, noise_t=u)
 
@@ -207,9 +211,7 @@ class CANDI(Method):
         alpha, frequencies = Certain(self.alpha), self.token_frequencies(prior)
 
         def corrupt(x0: Tokens, t: Times, rng: Rng) -> State:
-            known, u = masked.keep(alpha(t), x0.shape, rng), along(t)
-            values = gaussian.corrupt(self.space.point(x0), self.sigma(u), self.space.noise(x0.shape, rng))
-            return State(t, known, hidden(x0, known), values, noise_t=u)
+            return self._corrupt_at(x0, t, along(t), alpha, rng)
 
         def integrand(prediction: Prediction, state: State, x0: Tokens) -> Parts:
             rate = masked.weight(alpha(state.t), alpha.derivative(state.t))
