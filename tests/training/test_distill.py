@@ -141,6 +141,21 @@ def test_every_method_can_be_distilled_in_every_way(name, how):
     assert student.head.weight.grad.abs().sum() > 0
 
 
+def test_the_average_that_answers_is_the_average():
+    """Other averaged weights give other targets; taken anew before every step."""
+    student = denoiser_of("candi", 7, _TRUNK, length=8)
+    teacher = denoiser_of("candi", 7, _TRUNK, length=8).eval().requires_grad_(False)
+    how = Distillation(answer="average")
+    objective = DistillObjective(student, lambda z, label, x0: teacher(z, label), teacher.method, 4, how)
+    x0, found = torch.randint(7, (6, 8)), []
+    for moved in (0.0, 0.5):
+        weights = {key: value.detach() + moved for key, value in student.named_parameters()}
+        objective.follow(lambda weights=weights: weights)
+        objective.begin_step(0.5)
+        found.append(objective(x0, range(6), 6, Rng.per_row(range(6))).detach())
+    assert not torch.allclose(*found)
+
+
 def _trunk():
     from candi.nets.dit import DiTSettings
 
